@@ -1,0 +1,98 @@
+# shellcheck shell=bash
+# What the scripts beside this file share: source it, do not run it.
+# It keeps a virtual environment in .venv and touches nothing else on the machine.
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VENV="$ROOT/.venv"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+  say "error: $*"
+  exit 1
+}
+
+# Print the comment block at the top of the calling script.
+usage() { sed -n '2,/^$/{/^$/q;s/^# \{0,1\}//;p;}' "$0"; }
+
+is_recent_python() {
+  "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+# $PYTHON if set, else python3, else a newer one by its full name.
+find_python() {
+  local candidate
+  if [ -n "${PYTHON:-}" ]; then
+    is_recent_python "$PYTHON" || die "PYTHON=$PYTHON is not a Python of at least 3.11."
+    printf '%s\n' "$PYTHON"
+    return
+  fi
+  for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+    if is_recent_python "$candidate"; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+  die "Tenure needs Python 3.11 or newer and found none (python3 is $(python3 --version 2>&1 || true))." \
+    "Install one, or name it: PYTHON=/path/to/python3.12 $0"
+}
+
+# What an installation depends on; ROOT because a virtual environment cannot be moved.
+fingerprint() {
+  printf '%s\n' "$ROOT"
+  cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" "$ROOT/scripts/lib.sh" | cksum
+}
+
+is_installed() {
+  local stamp="$VENV/.installed-$1"
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ] && "$VENV/bin/python" -c '' 2>/dev/null
+}
+
+# pip, silent unless it fails.
+quiet_pip() {
+  local log="$VENV/pip.log"
+  "$VENV/bin/python" -m pip "$@" >"$log" 2>&1 && return
+  cat "$log" >&2
+  die "pip could not install the packages (see above). The first set-up needs a package index;" \
+    "after that everything works offline."
+}
+
+install() {
+  local level="$1" python
+  rm -f "$VENV"/.installed-*
+  if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
+    python="$(find_python)"
+    say "Creating .venv with $("$python" --version) ..."
+    "$python" -m venv --clear "$VENV" >&2 ||
+      die "$python cannot create virtual environments; on Debian and Ubuntu install python3-venv."
+  fi
+  say "Installing Tenure and its $level packages into .venv (only when they change) ..."
+  cd "$ROOT"
+  # Without build isolation the build tools are pinned too, and later builds need no index.
+  quiet_pip install --constraint constraints.txt hatchling editables
+  if [ "$level" = runtime ]; then
+    quiet_pip install --no-build-isolation --constraint constraints.txt --editable .
+  else
+    quiet_pip install --no-build-isolation --constraint constraints.txt --editable '.[dev]'
+    # The runtime packages as wheels: scripts/test fills an empty environment from them, offline.
+    rm -rf "$VENV/wheels"
+    quiet_pip wheel --no-build-isolation --constraint constraints.txt --wheel-dir "$VENV/wheels" .
+    rm -f "$VENV"/wheels/tenure-*.whl
+    fingerprint >"$VENV/.installed-dev"
+  fi
+  fingerprint >"$VENV/.installed-runtime"
+}
+
+# ensure_venv runtime|dev: make .venv fit pyproject.toml and constraints.txt, if it does not yet.
+ensure_venv() {
+  is_installed "$1" && return
+  (
+    # Two scripts started together must not install into each other.
+    if command -v flock >/dev/null 2>&1; then
+      exec 9>"$ROOT/.venv.lock"
+      flock 9
+    fi
+    is_installed "$1" || install "$1"
+  )
+}
