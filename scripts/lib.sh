@@ -38,7 +38,12 @@ find_python() {
     "Install one, or name it: PYTHON=/path/to/python3.12 $0"
 }
 
-# What an installation depends on; ROOT because a virtual environment cannot be moved.
+# A virtual environment has its own path written into its programs.
+was_moved() {
+  [ -f "$VENV/.root" ] && [ "$(cat "$VENV/.root")" != "$ROOT" ]
+}
+
+# What an installation depends on.
 fingerprint() {
   printf '%s\n' "$ROOT"
   cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" "$ROOT/scripts/lib.sh" | cksum
@@ -60,15 +65,16 @@ quiet_pip() {
 
 install() {
   local level="$1" python
+  cd "$ROOT" || exit
   rm -f "$VENV"/.installed-*
-  if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
+  if was_moved || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
     python="$(find_python)"
     say "Creating .venv with $("$python" --version) ..."
     "$python" -m venv --clear "$VENV" >&2 ||
       die "$python cannot create virtual environments; on Debian and Ubuntu install python3-venv."
+    printf '%s\n' "$ROOT" >"$VENV/.root"
   fi
   say "Installing Tenure and its $level packages into .venv (only when they change) ..."
-  cd "$ROOT"
   # Without build isolation the build tools are pinned too, and later builds need no index.
   quiet_pip install --constraint constraints.txt hatchling editables
   if [ "$level" = runtime ]; then
