@@ -1,0 +1,284 @@
+"""The protocols that a backend fulfils. This page is the specification.
+
+A backend gives four things: **leases** (who may act), **schedules** with their fence (what is due,
+and the transaction that fires it), **runs** (claims and results), and **wake-ups**. Each method is
+one atomic fact in the store, written as one SQL transaction or one script: there is no begin or
+commit here, and no optional method. An expected "no" is a value; exceptions are for a store that
+cannot be reached (`StoreUnavailable`), a wrong schema, and a leader that no longer is (`Fenced`).
+
+The store's clock decides what has expired and what is due. No method takes the caller's time.
+
+`tenure.testing.contract` turns every sentence below into a test; a backend is right when it passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from tenure.model import (
+    Backlog,
+    Change,
+    ClaimBatch,
+    DueBatch,
+    Fault,
+    Fence,
+    Fired,
+    Firing,
+    Grant,
+    Holder,
+    LeaseRecord,
+    Occurrence,
+    Recovered,
+    Result,
+    RunRecord,
+    Schedule,
+    Tenure,
+)
+
+SCHEDULES = "schedules"
+RUNS = "runs"
+
+
+def lease_topic(name: str) -> str:
+    return f"lease:{name}"
+
+
+class LeaseStore(Protocol):
+    """Named rights, each held by one holder, for a limited time, under a term.
+
+    A lease is *live* while it has a holder, has not expired on the store's clock, and its holder
+    is not proven dead. Terms of a name only grow, also across release, expiry and eviction.
+    """
+
+    async def acquire(
+        self,
+        name: str,
+        holder: Holder,
+        ttl: float,
+        *,
+        fenced: bool = False,
+        floor: int = 0,
+        info: Mapping[str, Any] | None = None,
+    ) -> Grant | LeaseRecord:
+        """Take the lease if it is not live: a Grant, or the record of who holds it.
+
+        - Decided by one atomic statement: of any number of simultaneous calls one is granted.
+        - The new term is greater than every earlier term of the name, and greater than `floor`.
+        - A holder that asks again for what it already holds gets a new term, and its earlier
+          grant is over. So a grant whose reply was lost blocks nobody; whoever wants a lock that
+          excludes its own process too uses a holder of its own.
+        - Where the clock of the stored holder cannot be compared with ours (another boot of the
+          machine), the lease is taken only after this backend object has seen its renewal counter
+          unchanged for a full ttl of that lease, on its own clock.
+        - `fenced` says that the holder's writes are fenced: a hint of death may then shorten the
+          lease, where otherwise only a proof of death does.
+        """
+        ...
+
+    async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
+        """Prolong these, all in one round trip, by their ttl from now; return those that were.
+
+        A grant is renewed if the store still has its holder and term, expired or not: as long as
+        nobody else took the lease, the late holder keeps it. Each renewal bumps the counter.
+        """
+        ...
+
+    async def release(self, grant: Grant, reason: str = "released") -> bool:
+        """End the lease at once if it is still this grant's, keep its term, wake the waiters."""
+        ...
+
+    async def evict(self, name: str, reason: str) -> LeaseRecord | None:
+        """End the lease by force, whoever holds it, and bump its term; None if nobody held it.
+
+        The evicted holder can neither renew nor release. Returns the record as it was.
+        """
+        ...
+
+    async def forget(self, prefix: str, older_than: float) -> int:
+        """Drop free or expired leases whose names start with `prefix` and whose last renewal is
+        more than `older_than` seconds ago, and history that ended before that. Only for names
+        that never come back (presence of nodes): forgetting a name forgets its term."""
+        ...
+
+    async def read(self, name: str) -> LeaseRecord | None:
+        """The lease as it is now; None if it was never held."""
+        ...
+
+    async def all(self, prefix: str = "") -> list[LeaseRecord]:
+        """All leases whose names start with `prefix`, by name."""
+        ...
+
+    async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
+        """Who held it, from when to when, and why it ended; newest first."""
+        ...
+
+    async def suspect(self, record: LeaseRecord) -> bool:
+        """Is there a hint or proof that this record's holder is dead? Cheap, and may be wrong:
+        the next `acquire` judges. Never true for a holder that is known to be alive."""
+        ...
+
+
+class ScheduleStore(Protocol):
+    """Schedules, the fence, and the one transaction that fires."""
+
+    async def now(self) -> datetime:
+        """The store's clock: the one that says what is due."""
+        ...
+
+    async def take_office(self, fence: Fence) -> bool:
+        """Make this term the only one whose writes land.
+
+        - Succeeds where the stored term of the scope is strictly lower, or is this very fence.
+        - An equal term of another holder is refused.
+        - When it has succeeded no write of a lower term can land any more, not even one that was
+          under way: those are waited for.
+        """
+        ...
+
+    async def floor(self, scope: str) -> int:
+        """The term now in office; 0 if none ever was."""
+        ...
+
+    async def change(self, changes: Sequence[Change]) -> list[Schedule]:
+        """Add and edit schedules, all or nothing, and wake the leader.
+
+        - A change without `replaces` adds: `Conflict` if the name is taken.
+        - A change that replaces lands only on the schedule as it was read, by uid, version and
+          next nominal time (compare-and-set): otherwise `Conflict`. It keeps the uid and bumps
+          the version. Its missed stretch is recorded in the same transaction.
+        """
+        ...
+
+    async def remove(self, name: str) -> bool:
+        """Remove a schedule and cancel its waiting runs. What happened stays on record."""
+        ...
+
+    async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
+        """Those of these that exist."""
+        ...
+
+    async def all(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
+        """Schedules by name."""
+        ...
+
+    async def due(self, limit: int) -> DueBatch:
+        """The active schedules whose next due time has come, oldest first, at most `limit`;
+        and when the earliest of all others is due."""
+        ...
+
+    async def fire(
+        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+    ) -> Fired:
+        """Fire: one transaction for all of them.
+
+        - Raises `Fenced`, changing nothing, unless term and holder are the ones in office.
+        - Each firing lands only if its schedule still is active with `version` and `expected`;
+          otherwise it is *stale* and left for the next plan.
+        - For each that lands: the missed stretch and the occurrence are inserted under their
+          unique key, the run is inserted, and the schedule moves on. An occurrence that exists
+          already is not fired again.
+        - Overlap `skip`: the occurrence is recorded as skipped, without a run, if its lock key has
+          a waiting or claimed run.
+        - Faults: the schedule is set aside (not active, with the reason) if it has that version.
+        """
+        ...
+
+    async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
+        """A manual occurrence, due now: its run's id, and whether it is new.
+
+        The same key again gives the same run. Overlap `skip` applies: (None, …) says it was
+        recorded as skipped. `NotFound` if there is no such schedule.
+        """
+        ...
+
+    async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
+        """What became of the occurrences of a schedule, newest first."""
+        ...
+
+    async def backlog(self) -> Backlog: ...
+
+
+class RunStore(Protocol):
+    """Runs: waiting, claimed by one node at a time, finished."""
+
+    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+        """Take waiting runs of these tasks for this node: highest priority, then oldest due first.
+
+        - A run is claimed by one node at a time; claiming counts an attempt.
+        - Runs with the same lock key are never claimed at the same time; the older goes first.
+        """
+        ...
+
+    async def finish(self, results: Sequence[Result]) -> list[bool]:
+        """Record how attempts ended, in one transaction; say which claims still held.
+
+        A result whose (run, attempt, node) is no longer the claim changes nothing.
+        """
+        ...
+
+    async def claimed(self, node: str) -> list[RunRecord]:
+        """What this node has claimed: for a node that does not know whether a claim landed."""
+        ...
+
+    async def claimants(self) -> list[str]:
+        """The nodes that have claimed runs."""
+        ...
+
+    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
+        """Take the runs of a dead node from it.
+
+        `rerun` ones wait again, due at once, unless this was crash number `max_crashes`; the
+        others are recorded as lost. Raises `Fenced` as `fire` does.
+        """
+        ...
+
+    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+        """Delete finished runs and occurrences recorded more than `older_than` seconds ago, at
+        most `limit` of each; return how many. Raises `Fenced` as `fire` does."""
+        ...
+
+    async def get(self, run_id: int) -> RunRecord | None: ...
+
+    async def all(
+        self, schedule: str | None = None, state: str | None = None, limit: int = 50
+    ) -> list[RunRecord]:
+        """Runs, newest first."""
+        ...
+
+
+class Wakeups(Protocol):
+    """Hints that something changed. They may be lost or come for nothing: polling is the truth.
+
+    The store itself sends them, with the change that they tell of: `lease:<name>` on release and
+    eviction, `schedules` on change and removal, `runs` when a run begins to wait.
+    """
+
+    def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back, on the running loop, after changes by any process. Returns how to stop it."""
+        ...
+
+
+class Backend(Protocol):
+    """What a URL opens."""
+
+    @property
+    def leases(self) -> LeaseStore: ...
+    @property
+    def schedules(self) -> ScheduleStore: ...
+    @property
+    def runs(self) -> RunStore: ...
+    @property
+    def wakeups(self) -> Wakeups: ...
+
+    @property
+    def location(self) -> str:
+        """Where the data is, for people; without passwords."""
+        ...
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """Connect and check; bring the schema up to date, or refuse with `SchemaMismatch`."""
+        ...
+
+    async def close(self) -> None: ...

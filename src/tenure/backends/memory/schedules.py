@@ -1,0 +1,214 @@
+"""Schedules, the fence and firing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.memory.tables import MemoryTables
+from tenure.errors import Conflict, NotFound
+from tenure.model import (
+    REMOVED,
+    Backlog,
+    Change,
+    DueBatch,
+    DueSchedule,
+    Fault,
+    Fence,
+    Fired,
+    Firing,
+    Kind,
+    Occurrence,
+    OccurrenceState,
+    RunState,
+    Schedule,
+    ScheduleSpec,
+)
+
+
+class MemorySchedules:
+    """Schedules, fence and firing."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def now(self) -> datetime:
+        return self._tables.clock.now()
+
+    async def take_office(self, fence: Fence) -> bool:
+        stored = self._tables.fences.get(fence.scope)
+        if stored is not None and stored != fence and stored.term >= fence.term:
+            return False
+        self._tables.fences[fence.scope] = fence
+        return True
+
+    async def floor(self, scope: str) -> int:
+        fence = self._tables.fences.get(scope)
+        return fence.term if fence else 0
+
+    async def change(self, changes: Sequence[Change]) -> list[Schedule]:
+        t = self._tables
+        for change in changes:
+            stored = t.named(change.spec.name)
+            if change.replaces is None and stored is not None:
+                raise Conflict(f"a schedule named {change.spec.name!r} exists already.")
+            if change.replaces is not None and not _unchanged(stored, change.replaces):
+                raise Conflict(f"schedule {change.spec.name!r} changed since it was read.")
+        now, changed = t.clock.now(), []
+        for change in changes:
+            old = change.replaces
+            if old is None:
+                t.last_uid += 1
+            schedule = Schedule(
+                uid=old.uid if old else t.last_uid,
+                spec=_with_lock(change, old.uid if old else t.last_uid),
+                active=change.active,
+                next_nominal=change.next_nominal,
+                next_due=change.next_due,
+                version=old.version + 1 if old else 1,
+                created_at=old.created_at if old else now,
+                updated_at=now,
+                reason=change.reason,
+            )
+            t.schedules[schedule.uid] = schedule
+            t.miss(schedule, change, 0)
+            changed.append(schedule)
+        t.wakeups.send(SCHEDULES)
+        return changed
+
+    async def remove(self, name: str) -> bool:
+        schedule = self._tables.named(name)
+        if schedule is None:
+            return False
+        del self._tables.schedules[schedule.uid]
+        for run in self._tables.runs.values():
+            if run.uid == schedule.uid and run.state is RunState.WAITING:
+                self._tables.runs[run.id] = replace(
+                    run,
+                    state=RunState.CANCELLED,
+                    finished_at=self._tables.clock.now(),
+                    error=REMOVED,
+                )
+        self._tables.wakeups.send(SCHEDULES)
+        return True
+
+    async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
+        return {s.name: s for s in self._tables.schedules.values() if s.name in names}
+
+    async def all(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
+        found = [
+            s for s in self._tables.schedules.values() if tenant is None or s.spec.tenant == tenant
+        ]
+        return sorted(found, key=lambda s: s.name)[:limit]
+
+    async def due(self, limit: int) -> DueBatch:
+        now = self._tables.clock.now()
+        planned = sorted(
+            (
+                (s.next_due, s.uid)
+                for s in self._tables.schedules.values()
+                if s.active and s.next_due
+            ),
+        )
+        due = [uid for at, uid in planned if at <= now][:limit]
+        later = planned[len(due)][0] if len(planned) > len(due) else None
+        return DueBatch(now, [_due(self._tables.schedules[uid]) for uid in due], later)
+
+    async def fire(
+        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+    ) -> Fired:
+        t = self._tables
+        t.check(fence)
+        fired, missed, stale, skipped = 0, 0, 0, []
+        for firing in firings:
+            schedule = t.schedules.get(firing.uid)
+            if (
+                schedule is None
+                or not schedule.active
+                or (schedule.version, schedule.next_nominal) != (firing.version, firing.expected)
+            ):
+                stale += 1
+                continue
+            missed += t.miss(schedule, firing, fence.term)
+            if (firing.uid, Kind.PLANNED, firing.nominal.isoformat()) not in t.occurrences:
+                done = t.occur(schedule, Kind.PLANNED, firing.nominal, firing.nominal, fence.term)
+                if done.state is OccurrenceState.FIRED:
+                    fired += 1
+                else:
+                    skipped.append(schedule.name)
+            t.schedules[firing.uid] = replace(
+                schedule, next_nominal=firing.next_nominal, next_due=firing.next_due
+            )
+        for fault in faults:
+            schedule = t.schedules.get(fault.uid)
+            if schedule is not None and schedule.version == fault.version:
+                t.schedules[fault.uid] = replace(
+                    schedule, active=False, reason=fault.reason, version=schedule.version + 1
+                )
+        if fired:
+            t.wakeups.send(RUNS)
+        return Fired(fired, tuple(skipped), missed, stale)
+
+    async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
+        t = self._tables
+        schedule = t.named(name)
+        if schedule is None:
+            raise NotFound(f"no schedule named {name!r}.")
+        known = t.occurrences.get((schedule.uid, Kind.MANUAL, key))
+        if known is not None:
+            return known.run_id, False
+        now = t.clock.now()
+        done = t.occur(schedule, Kind.MANUAL, now, now, 0, key)
+        t.wakeups.send(RUNS)
+        return done.run_id, True
+
+    async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
+        schedule = self._tables.named(name)
+        uid = schedule.uid if schedule else None
+        found = [o for o in self._tables.occurrences.values() if o.uid == uid]
+        return sorted(found, key=lambda o: o.nominal, reverse=True)[:limit]
+
+    async def backlog(self) -> Backlog:
+        t = self._tables
+        now = t.clock.now()
+        planned = [s.next_due for s in t.schedules.values() if s.active and s.next_due]
+        waiting = [r.due for r in t.runs.values() if r.state is RunState.WAITING]
+        return Backlog(
+            now=now,
+            due=sum(at <= now for at in planned),
+            next_due=min(planned, default=None),
+            waiting=len(waiting),
+            claimed=sum(r.state is RunState.CLAIMED for r in t.runs.values()),
+            oldest_waiting=min(waiting, default=None),
+        )
+
+
+def _unchanged(stored: Schedule | None, read: Schedule) -> bool:
+    return stored is not None and (stored.uid, stored.version, stored.next_nominal) == (
+        read.uid,
+        read.version,
+        read.next_nominal,
+    )
+
+
+def _with_lock(change: Change, uid: int) -> ScheduleSpec:
+    """The lock key is the schedule's own unless one was given."""
+    return change.spec if change.spec.lock else replace(change.spec, lock=f"schedule:{uid}")
+
+
+def _due(schedule: Schedule) -> DueSchedule:
+    assert schedule.next_nominal is not None
+    assert schedule.next_due is not None
+    return DueSchedule(
+        uid=schedule.uid,
+        name=schedule.name,
+        version=schedule.version,
+        trigger=schedule.spec.trigger,
+        next_nominal=schedule.next_nominal,
+        next_due=schedule.next_due,
+        catch_up=schedule.spec.catch_up,
+        overlap=schedule.spec.overlap,
+        lock=schedule.spec.lock,
+    )

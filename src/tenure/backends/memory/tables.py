@@ -1,0 +1,132 @@
+"""The tables that schedules and runs share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenure.backends.memory.wakeups import MemoryWakeups
+from tenure.clock import Clock
+from tenure.errors import Fenced
+from tenure.model import (
+    OVERLAP,
+    Change,
+    Fence,
+    Firing,
+    Kind,
+    Occurrence,
+    OccurrenceState,
+    Overlap,
+    RunRecord,
+    RunState,
+    Schedule,
+)
+
+_OPEN = (RunState.WAITING, RunState.CLAIMED)
+
+
+class MemoryTables:
+    """What schedules and runs share."""
+
+    def __init__(self, clock: Clock, wakeups: MemoryWakeups) -> None:
+        self.clock = clock
+        self.wakeups = wakeups
+        self.fences: dict[str, Fence] = {}
+        self.schedules: dict[int, Schedule] = {}
+        self.occurrences: dict[tuple[int, Kind, str], Occurrence] = {}
+        self.runs: dict[int, RunRecord] = {}
+        self.last_uid = 0
+        self.last_run = 0
+
+    def check(self, fence: Fence) -> None:
+        if self.fences.get(fence.scope) != fence:
+            raise Fenced(f"term {fence.term} of {fence.holder} is not in office")
+
+    def named(self, name: str) -> Schedule | None:
+        return next((s for s in self.schedules.values() if s.name == name), None)
+
+    def open_run(self, lock: str | None) -> bool:
+        return lock is not None and any(
+            r.lock == lock and r.state in _OPEN for r in self.runs.values()
+        )
+
+    def record(self, occurrence: Occurrence, key: str | None = None) -> None:
+        """Insert under the unique key."""
+        slot = (occurrence.uid, occurrence.kind, key or occurrence.nominal.isoformat())
+        if slot in self.occurrences:
+            raise AssertionError(f"occurrence {slot} exists already")
+        self.occurrences[slot] = occurrence
+
+    def occur(
+        self,
+        schedule: Schedule,
+        kind: Kind,
+        nominal: datetime,
+        due: datetime,
+        term: int,
+        key: str | None = None,
+    ) -> Occurrence:
+        """Fire or skip one occurrence."""
+        now, spec = self.clock.now(), schedule.spec
+        skipped = spec.overlap is Overlap.SKIP and self.open_run(spec.lock)
+        run_id = None
+        if not skipped:
+            self.last_run += 1
+            run_id = self.last_run
+            self.runs[run_id] = RunRecord(
+                id=run_id,
+                schedule=spec.name,
+                uid=schedule.uid,
+                kind=kind,
+                nominal=nominal,
+                task=spec.task,
+                kwargs=spec.kwargs,
+                state=RunState.WAITING,
+                due=due,
+                attempt=0,
+                crashes=0,
+                lock=None if spec.overlap is Overlap.ALLOW else spec.lock,
+                priority=spec.priority,
+                timeout=spec.timeout,
+                retries=spec.retries,
+                on_crash=spec.on_crash,
+                term=term,
+                node=None,
+                created_at=now,
+                claimed_at=None,
+                finished_at=None,
+                error=None,
+            )
+        occurrence = Occurrence(
+            schedule=spec.name,
+            uid=schedule.uid,
+            kind=kind,
+            nominal=nominal,
+            last=nominal,
+            state=OccurrenceState.SKIPPED if skipped else OccurrenceState.FIRED,
+            reason=OVERLAP if skipped else None,
+            recorded_at=now,
+            term=term,
+            run_id=run_id,
+        )
+        self.record(occurrence, key)
+        return occurrence
+
+    def miss(self, schedule: Schedule, change: Change | Firing, term: int) -> int:
+        missed = change.missed
+        if missed is None:
+            return 0
+        self.record(
+            Occurrence(
+                schedule=schedule.name,
+                uid=schedule.uid,
+                kind=Kind.PLANNED,
+                nominal=missed.first,
+                last=missed.last,
+                state=OccurrenceState.MISSED,
+                reason=missed.reason,
+                recorded_at=self.clock.now(),
+                term=term,
+                run_id=None,
+            )
+        )
+        return 1

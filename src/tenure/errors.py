@@ -1,0 +1,89 @@
+"""Every error that Tenure raises, as one tree.
+
+TenureError
+├── ConfigError            wrong settings, URL, trigger or arguments: nothing was changed
+│   ├── InvalidTrigger
+│   ├── InvalidSchedule
+│   └── UnknownTask
+├── NotFound               no schedule, run or lease of that name
+├── Conflict               it exists already, or changed since you read it
+├── StoreError             the store answered with something unexpected
+│   ├── StoreUnavailable   timeout, lock or connection: safe to try again
+│   └── SchemaMismatch     the tables are older or newer than this code
+├── LeaseHeld              somebody else holds it
+├── LeaseLost              it was yours and is no longer: stop what it guarded
+└── Fenced                 a newer term has taken office: the write was refused
+
+`Retry` is no error: a task raises it to be run again later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tenure.model import LeaseRecord
+
+
+class TenureError(Exception):
+    """Something in Tenure went wrong."""
+
+
+class ConfigError(TenureError, ValueError):
+    """A setting or an argument is wrong."""
+
+
+class InvalidTrigger(ConfigError):
+    """A trigger that can never be right."""
+
+
+class InvalidSchedule(ConfigError):
+    """A schedule or task declaration that cannot work."""
+
+
+class UnknownTask(ConfigError):
+    """No task of that name is declared in this process."""
+
+
+class NotFound(TenureError, LookupError):
+    """Nothing of that name is stored."""
+
+
+class Conflict(TenureError):
+    """It exists already, or changed since you read it."""
+
+
+class StoreError(TenureError):
+    """The store answered with something unexpected."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer in time, or refused the connection. Safe to try again."""
+
+
+class SchemaMismatch(StoreError):
+    """The tables are older or newer than this code. Run `tenure migrate`, or upgrade Tenure."""
+
+
+class LeaseHeld(TenureError):
+    """Somebody else holds the lease."""
+
+    def __init__(self, message: str, record: LeaseRecord | None = None) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class LeaseLost(TenureError):
+    """The lease is no longer yours, or can no longer be trusted."""
+
+
+class Fenced(TenureError):
+    """A newer term has taken office; this write was refused and changed nothing."""
+
+
+class Retry(Exception):
+    """Raised by a task that wants to be run again, after `delay` seconds or its usual backoff."""
+
+    def __init__(self, reason: str = "asked to be run again", delay: float | None = None) -> None:
+        super().__init__(reason)
+        self.delay = delay

@@ -1,0 +1,51 @@
+"""Notices when the store's clock jumps against this node's boot clock. Pure.
+
+Forward: what would suddenly be due may be a mistake that is put right in a minute, and firing
+cannot be taken back; so it is held until the jump has lasted. Backward: nothing can fire twice or
+early, so nothing is held, but somebody should know.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+
+class JumpWatch:
+    """Compares the two clocks at every observation."""
+
+    def __init__(self, limit: float, hold: float) -> None:
+        self._limit = limit
+        self._hold = hold
+        self._offset: float | None = None
+        self._jumped_at: float | None = None
+        self.jump = 0.0
+        """By how many seconds the store's clock is off, while a jump is held; or the last one."""
+
+    @property
+    def held(self) -> bool:
+        return self._jumped_at is not None
+
+    def observe(self, store: datetime, boot: float) -> str | None:
+        """None if nothing changed, else "held", "accepted" (it lasted), "gone" or "backward"."""
+        offset = store.timestamp() - boot
+        if self._offset is None:
+            self._offset = offset
+            return None
+        jump = offset - self._offset
+        if jump > self._limit:
+            self.jump = jump
+            if self._jumped_at is None:
+                self._jumped_at = boot
+                return "held"
+            if boot - self._jumped_at < self._hold:
+                return None
+            self._offset, self._jumped_at = offset, None
+            return "accepted"
+        self._offset = offset
+        if self._jumped_at is not None:
+            self._jumped_at = None
+            return "gone"
+        if jump < -self._limit:
+            self.jump = jump
+            return "backward"
+        return None

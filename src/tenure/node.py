@@ -1,0 +1,158 @@
+"""The composition root: the services of one process, wired together.
+
+    keeper    renews every lease of this node              presence  says that this node lives
+    elector   leads, or waits for its turn                 worker    claims and executes runs
+    ticker    fires what is due (if leading)               reaper    buries dead nodes (if leading)
+
+All of them run on one event loop: Tenure's own, on its own thread (engine.py), so that neither a
+blocked loop nor a blocked thread of the application can starve a heartbeat. The order of a stop is
+the order of what others wait for: leadership, claims, running tasks, presence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any
+
+from tenure.backends.base import RUNS, SCHEDULES, LeaseStore, RunStore, ScheduleStore, Wakeups
+from tenure.backends.base import lease_topic as topic_of
+from tenure.clock import Clock
+from tenure.elector import Elector
+from tenure.errors import StoreError
+from tenure.facts import Facts, NodeStarted, NodeStopped
+from tenure.identity import new_holder
+from tenure.keeper import Keeper
+from tenure.model import Holder
+from tenure.presence import Presence
+from tenure.reaper import Reaper
+from tenure.settings import Settings
+from tenure.tasks import Tasks
+from tenure.ticker import Ticker
+from tenure.worker import Execute, Worker
+
+LEADER = "tenure/leader"
+
+
+class Node:
+    """One process's part in the cluster."""
+
+    def __init__(
+        self,
+        *,
+        leases: LeaseStore,
+        schedules: ScheduleStore,
+        runs: RunStore,
+        wakeups: Wakeups,
+        tasks: Tasks,
+        execute: Execute,
+        settings: Settings,
+        clock: Clock,
+        facts: Facts,
+        app: str = "default",
+        location: str = "",
+        new_holder: Callable[[], Holder] = new_holder,
+    ) -> None:
+        self._wakeups = wakeups
+        self._settings = settings
+        self._facts = facts
+        self._tasks = tasks
+        self._location = location
+        self._unsubscribe: list[Callable[[], None]] = []
+        self.keeper = Keeper(leases, clock, facts)
+        self.presence = Presence(
+            leases,
+            self.keeper,
+            new_holder,
+            self._info(app),
+            settings,
+            clock,
+            facts,
+            changed=self._presence_changed,
+            lost=self._presence_lost,
+        )
+        holder = self.presence.holder
+        self.elector = Elector(
+            LEADER,
+            holder,
+            leases,
+            self.keeper,
+            settings,
+            clock,
+            facts,
+            office=schedules,
+            changed=self._leadership_changed,
+        )
+        leading, deposed = lambda: self.elector.leading, self.elector.deposed
+        self.ticker = Ticker(schedules, leading, deposed, settings, clock, facts)
+        self.reaper = Reaper(holder, leases, runs, leading, deposed, settings, clock, facts)
+        self.worker = Worker(
+            runs, tasks, lambda: self.presence.node, execute, settings, clock, facts
+        )
+
+    @property
+    def id(self) -> str:
+        return self.presence.holder.id
+
+    @property
+    def is_leader(self) -> bool:
+        return self.elector.leading is not None
+
+    async def start(self) -> None:
+        """Join the cluster. Returns once the services run; leadership comes when it comes."""
+        for topic, wake in (
+            (topic_of(LEADER), self.elector.wake),
+            (SCHEDULES, self.ticker.wake),
+            (RUNS, self.worker.wake),
+        ):
+            self._unsubscribe.append(self._wakeups.subscribe(topic, wake))
+        for service in (
+            self.keeper,
+            self.presence,
+            self.elector,
+            self.ticker,
+            self.reaper,
+            self.worker,
+        ):
+            service.start()
+        self._facts.tell(NodeStarted(self.id, self._location, len(self._tasks)))
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Hand over and leave; running tasks get `grace` seconds to end."""
+        grace = self._settings.grace if grace is None else grace
+        await self.ticker.halt()
+        await self.reaper.halt()
+        await self.elector.halt()
+        with suppress(StoreError):  # whoever waits will find out by the ttl
+            await self.elector.resign()
+        with suppress(StoreError, TimeoutError):
+            await self.worker.stop(grace)
+        await self.worker.halt()
+        await self.presence.halt()
+        with suppress(StoreError):
+            await self.presence.leave()
+        await self.keeper.halt()
+        while self._unsubscribe:
+            self._unsubscribe.pop()()
+        self._facts.tell(NodeStopped(self.id))
+
+    def _leadership_changed(self) -> None:
+        self.ticker.wake()
+        self.reaper.wake()
+
+    def _presence_changed(self) -> None:
+        self.worker.wake()
+
+    def _presence_lost(self, node: str) -> None:
+        self.worker.disown(node)
+
+    def _info(self, app: str) -> dict[str, Any]:
+        return {
+            "app": app,
+            "version": version("tenure"),
+            "concurrency": self._settings.concurrency,
+            "tasks": len(self._tasks),
+            "parent": os.getppid(),
+        }

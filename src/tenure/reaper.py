@@ -1,0 +1,102 @@
+"""The reaper buries dead nodes, while this node leads, and clears away what is old.
+
+To bury a node is to take over its presence lease. That succeeds only if the store's own rules say
+the lease is not live, and a node whose presence was taken can never renew it: it comes back as a
+new node. So its runs can be given to others without asking whether it might wake up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tenure.backends.base import LeaseStore, RunStore
+from tenure.clock import Clock
+from tenure.errors import Fenced
+from tenure.facts import Facts, RunsRecovered
+from tenure.model import Fence, Grant, Holder, LeaseRecord
+from tenure.presence import PRESENCE
+from tenure.service import Service
+from tenure.settings import Settings
+
+PRUNE_EVERY = 60.0
+PRUNE_BATCH = 1_000
+
+
+class Reaper(Service):
+    """Gives dead nodes' runs to the living."""
+
+    def __init__(
+        self,
+        holder: Holder,
+        leases: LeaseStore,
+        runs: RunStore,
+        leading: Callable[[], Fence | None],
+        deposed: Callable[[Fence], None],
+        settings: Settings,
+        clock: Clock,
+        facts: Facts,
+    ) -> None:
+        super().__init__(clock, facts, retry_most=settings.reap_every)
+        self._holder = holder
+        self._leases = leases
+        self._runs = runs
+        self._leading = leading
+        self._deposed = deposed
+        self._settings = settings
+        self._absent_since: dict[str, float] = {}
+        self._pruned_at = clock.monotonic()
+
+    async def step(self) -> float | None:
+        fence = self._leading()
+        if fence is None:
+            self._absent_since.clear()
+            return None  # the elector wakes us
+        try:
+            await self._bury_the_dead(fence)
+            if self.clock.monotonic() - self._pruned_at >= PRUNE_EVERY:
+                await self._prune(fence)
+        except Fenced:
+            self._deposed(fence)
+            return None
+        return self._settings.reap_every
+
+    async def _bury_the_dead(self, fence: Fence) -> None:
+        # Claimants first, presences second: a node is present before it claims, so one that has
+        # claims and no presence afterwards is dead, not new.
+        async with asyncio.timeout(self._settings.call_timeout):
+            claimants = await self._runs.claimants()
+            if not claimants:
+                self._absent_since.clear()
+                return
+            presences = {record.name: record for record in await self._leases.all(PRESENCE)}
+        self._absent_since = {n: t for n, t in self._absent_since.items() if n in claimants}
+        for node in claimants:
+            if await self._seems_dead(node, presences.get(PRESENCE + node)):
+                await self._bury(fence, node)
+
+    async def _seems_dead(self, node: str, presence: LeaseRecord | None) -> bool:
+        if presence is not None:
+            return not presence.live or await self._leases.suspect(presence)
+        # The lease store has forgotten it (it is another system, and was emptied). The node itself
+        # notices at its next renewal; until then it may be at work.
+        now = self.clock.monotonic()
+        return now - self._absent_since.setdefault(node, now) > self._settings.ttl
+
+    async def _bury(self, fence: Fence, node: str) -> None:
+        async with asyncio.timeout(self._settings.call_timeout):
+            grant = await self._leases.acquire(PRESENCE + node, self._holder, self._settings.ttl)
+            if not isinstance(grant, Grant):
+                return  # it lives
+            done = await self._runs.recover(fence, node, self._settings.max_crashes)
+            await self._leases.release(grant, "buried")
+        self._absent_since.pop(node, None)
+        if done.rerun or done.lost:
+            self.facts.tell(RunsRecovered(node, done.rerun, done.lost))
+
+    async def _prune(self, fence: Fence) -> None:
+        async with asyncio.timeout(self._settings.call_timeout):
+            pruned = await self._runs.prune(fence, self._settings.retention, PRUNE_BATCH)
+            await self._leases.forget(PRESENCE, self._settings.retention)
+        if pruned < PRUNE_BATCH:
+            self._pruned_at = self.clock.monotonic()

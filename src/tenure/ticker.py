@@ -1,0 +1,113 @@
+"""The ticker fires what is due, while this node leads, and sleeps exactly until the next due time.
+
+A tick is: ask the store what is due, plan it (pure), fire it in one transaction under the fence.
+If the transaction's fate is unknown nothing is lost: what it did is seen by the next `due`, and
+what it did not do is still due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+from tenure.backends.base import ScheduleStore
+from tenure.clock import Clock
+from tenure.errors import Fenced
+from tenure.facts import (
+    ClockAccepted,
+    ClockJumped,
+    Facts,
+    OccurrenceSkipped,
+    ScheduleSetAside,
+    Ticked,
+)
+from tenure.jumps import JumpWatch
+from tenure.model import OVERLAP, DueBatch, Fence, Fired
+from tenure.planning import Plan, plan
+from tenure.service import Service
+from tenure.settings import Settings
+
+PLANNING_BUDGET = 0.5
+
+
+class Ticker(Service):
+    """Moves schedules on."""
+
+    def __init__(
+        self,
+        schedules: ScheduleStore,
+        leading: Callable[[], Fence | None],
+        deposed: Callable[[Fence], None],
+        settings: Settings,
+        clock: Clock,
+        facts: Facts,
+    ) -> None:
+        super().__init__(clock, facts, retry_most=1.0)
+        self._schedules = schedules
+        self._leading = leading
+        self._deposed = deposed
+        self._settings = settings
+        self._jumps = JumpWatch(settings.jump_limit, settings.jump_hold)
+        self.last_tick: float | None = None
+        """When the last tick succeeded, on the boot clock: healthy means that ticks advance."""
+
+    @property
+    def jump(self) -> JumpWatch:
+        return self._jumps
+
+    async def step(self) -> float | None:
+        fence = self._leading()
+        if fence is None:
+            return None  # the elector wakes us
+        async with asyncio.timeout(self._settings.call_timeout):
+            batch = await self._schedules.due(self._settings.batch)
+        read_at = self.clock.monotonic()
+        self._watch_clock(batch.now, read_at)
+        if self._jumps.held:
+            return min(1.0, self._settings.jump_hold / 5)
+        planned = self._plan(batch)
+        again = planned.more or len(batch.schedules) == self._settings.batch
+        if planned.firings or planned.faults:
+            try:
+                async with asyncio.timeout(self._settings.call_timeout):
+                    done = await self._schedules.fire(fence, planned.firings, planned.faults)
+            except Fenced:
+                self._deposed(fence)
+                return None
+            self._tell(fence, batch, planned, done)
+            again = again or done.stale > 0
+        self.last_tick = self.clock.monotonic()
+        return 0.0 if again else self._until_next(batch, planned, read_at)
+
+    def _plan(self, batch: DueBatch) -> Plan:
+        stop = self.clock.monotonic() + PLANNING_BUDGET
+        return plan(batch.schedules, batch.now, lambda: self.clock.monotonic() > stop)
+
+    def _until_next(self, batch: DueBatch, planned: Plan, read_at: float) -> float:
+        moments = [f.next_due for f in planned.firings if f.next_due is not None]
+        if batch.next_due is not None:
+            moments.append(batch.next_due)
+        if not moments:
+            return self._settings.idle_poll
+        # The store's clock was read just before `read_at`; counting from there is never early.
+        elapsed = self.clock.monotonic() - read_at
+        delay = (min(moments) - batch.now).total_seconds() - elapsed
+        return min(max(0.0, delay), self._settings.idle_poll)
+
+    def _watch_clock(self, store: datetime, boot: float) -> None:
+        change = self._jumps.observe(store, boot)
+        if change in ("held", "backward"):
+            self.facts.tell(ClockJumped(round(self._jumps.jump, 3), held=change == "held"))
+        elif change is not None:
+            self.facts.tell(ClockAccepted(round(self._jumps.jump, 3)))
+
+    def _tell(self, fence: Fence, batch: DueBatch, planned: Plan, done: Fired) -> None:
+        late = max(((batch.now - s.next_due).total_seconds() for s in batch.schedules), default=0)
+        self.facts.tell(
+            Ticked(fence.term, done.fired, len(done.skipped), done.missed, done.stale, late)
+        )
+        for name in done.skipped:
+            self.facts.tell(OccurrenceSkipped(name, OVERLAP))
+        for fault in planned.faults:
+            self.facts.tell(ScheduleSetAside(fault.uid, fault.reason))

@@ -1,0 +1,30 @@
+"""What a trigger is: a rule that names the nominal times of a schedule. Pure arithmetic."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol, Self
+
+
+class Trigger(Protocol):
+    """Nominal times in UTC, strictly growing."""
+
+    def anchored(self, now: datetime) -> Self:
+        """This trigger, with what it left open fixed at the time of its creation."""
+        ...
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first nominal time strictly after `after`; None if there is none."""
+        ...
+
+    def latest(self, until: datetime) -> datetime | None:
+        """The last nominal time at or before `until`; None if there is none."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data from which `tenure.triggers.load` makes an equal trigger."""
+        ...
+
+    def __str__(self) -> str:
+        """The rule in words, for listings."""
+        ...
