@@ -1,0 +1,119 @@
+"""The SQLite backend: one file, shared by any number of processes on one machine.
+
+Two connections: leases have their own, so that a heartbeat never waits behind a long firing in
+this process. The lock file beside the database is described in lockfile.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from tenure.backends.sqlite import migrate as migrations
+from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.leases import SQLiteLeases
+from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.runs import SQLiteRuns
+from tenure.backends.sqlite.schedules import SQLiteSchedules
+from tenure.backends.sqlite.wakeups import SQLiteWakeups
+from tenure.clock import Clock, SystemClock
+from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
+
+
+class SQLiteBackend:
+    """Everything in one SQLite file."""
+
+    leases: SQLiteLeases
+    schedules: SQLiteSchedules
+    runs: SQLiteRuns
+    wakeups: SQLiteWakeups
+
+    def __init__(
+        self, path: str | Path, *, namespace: str = "default", clock: Clock | None = None
+    ) -> None:
+        self.path = Path(path).absolute()
+        self._namespace = namespace
+        self._clock = clock or SystemClock()
+        self._for_leases = Connection(self.path, "tenure-leases")
+        self._for_the_rest = Connection(self.path, "tenure-store")
+        self._lock_file: LockFile | None = None
+
+    @property
+    def location(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    @property
+    def queries(self) -> int:
+        """How many transactions and reads this backend has asked SQLite for."""
+        return self._for_leases.statements + self._for_the_rest.statements
+
+    async def open(self, *, migrate: bool = True) -> None:
+        self._check_path()
+        try:
+            await self._for_the_rest.open()
+            await self._migrate(migrate)
+            await self._for_leases.open()
+            self._lock_file = self._open_lock_file()
+        except BaseException:
+            await self._for_the_rest.close()
+            await self._for_leases.close()
+            raise
+        shared = (self._lock_file, self._namespace, self._clock)
+        self.leases = SQLiteLeases(self._for_leases, *shared)
+        self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
+        self.runs = SQLiteRuns(self._for_the_rest, *shared, self.schedules.check)
+        self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
+
+    async def close(self) -> None:
+        if self._lock_file is None:
+            return
+        self.wakeups.close()
+        await self._for_leases.close()
+        await self._for_the_rest.close()
+        self.leases.close()
+        self._lock_file.close()
+        self._lock_file = None
+
+    async def _migrate(self, wanted: bool) -> None:
+        def look(c: sqlite3.Connection) -> bool:
+            migrations.check(c)
+            return bool(migrations.pending(c))
+
+        if not await self._for_the_rest.read(look):
+            return
+        if not wanted:
+            raise SchemaMismatch(
+                f"{self.path} has no tables of Tenure, or older ones than this version needs. Run"
+                f" `tenure migrate --url {self.location}`, or open it with migrate=True."
+            )
+        await self._for_the_rest.write(lambda c: migrations.apply(c, self._clock))
+
+    def _check_path(self) -> None:
+        """Say what is wrong before SQLite creates anything.
+
+        Never by opening the file: closing it again would drop the POSIX locks of every SQLite
+        connection that this process has to it.
+        """
+        folder = self.path.parent
+        if self.path.is_dir():
+            raise ConfigError(f"{self.path} is a folder; the URL must name a file in it.")
+        if not folder.is_dir():
+            raise ConfigError(
+                f"the folder {folder} does not exist. Create it, or correct the URL"
+                f" (sqlite:///relative/path.db, sqlite:////absolute/path.db)."
+            )
+        if not self.path.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreUnavailable(
+                f"{self.path} cannot be created: the folder {folder} is not writable for this user."
+            )
+
+    def _open_lock_file(self) -> LockFile:
+        path = self.path.with_name(self.path.name + "-tenure")
+        try:
+            return LockFile.open(path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the lock file {path} cannot be opened: {error.strerror}. It stands beside the"
+                " database and must be writable for every user that runs Tenure on it."
+            ) from error

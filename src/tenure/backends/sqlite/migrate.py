@@ -1,0 +1,88 @@
+"""Brings the tables up to date: numbered migrations, a ledger, one transaction each.
+
+Migrations only add within a major version, so that old code lives on beside new code during a
+rollout. `serves` in the ledger's `tenure_meta` is the oldest schema number that code must know in
+order to work with these tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib.metadata import version
+
+from tenure.backends.sql import migrations
+from tenure.clock import Clock, to_micros
+from tenure.errors import SchemaMismatch
+
+PACKAGE = "tenure.backends.sqlite"
+MAJOR = 1
+
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS tenure_migration (
+    number     INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at INTEGER NOT NULL,
+    version    TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS tenure_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+
+
+def applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    """What the ledger says was applied; empty for a database without our tables."""
+    if not _has_table(connection, "tenure_migration"):
+        return []
+    return connection.execute(
+        "SELECT number, name FROM tenure_migration ORDER BY number"
+    ).fetchall()
+
+
+def pending(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
+    done = {number for number, _ in applied(connection)}
+    return [m for m in migrations(PACKAGE) if m[0] not in done]
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Refuse tables that are too new for this code, before anything is changed."""
+    if not _has_table(connection, "tenure_meta"):
+        return
+    meta = dict(connection.execute("SELECT key, value FROM tenure_meta"))
+    newest = migrations(PACKAGE)[-1][0]
+    if int(meta.get("major", MAJOR)) > MAJOR or int(meta.get("serves", 1)) > newest:
+        raise SchemaMismatch(
+            f"the tables were made by a newer Tenure (schema {meta.get('major')}."
+            f"{applied(connection)[-1][0]}) than this one, {version('tenure')} (schema {MAJOR}."
+            f"{newest}). Upgrade the tenure package here; nothing was changed."
+        )
+
+
+def apply(connection: sqlite3.Connection, clock: Clock) -> list[str]:
+    """Apply what is pending, within the caller's write transaction; return the names."""
+    check(connection)
+    todo = pending(connection)
+    if todo:
+        _execute(connection, _LEDGER)
+        connection.execute("INSERT OR REPLACE INTO tenure_meta VALUES ('major', ?)", (str(MAJOR),))
+        connection.execute("INSERT OR IGNORE INTO tenure_meta VALUES ('serves', '1')")
+    for number, name, sql in todo:
+        _execute(connection, sql)
+        connection.execute(
+            "INSERT INTO tenure_migration VALUES (?, ?, ?, ?)",
+            (number, name, to_micros(clock.now()), version("tenure")),
+        )
+    return [f"{number:04d}_{name}" for number, name, _ in todo]
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
+
+
+def _execute(connection: sqlite3.Connection, script: str) -> None:
+    # Not executescript(): it would commit the transaction that this is part of.
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""

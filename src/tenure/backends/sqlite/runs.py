@@ -1,0 +1,200 @@
+"""Runs on SQLite: claims, results, recovery."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tenure.backends.base import RUNS
+from tenure.backends.sql import load
+from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.lockfile import LockFile
+from tenure.clock import Clock, from_micros, to_micros
+from tenure.model import (
+    ClaimBatch,
+    Fence,
+    Kind,
+    OnCrash,
+    Recovered,
+    Result,
+    RunRecord,
+    RunState,
+)
+
+_sql = load("tenure.backends.sqlite", "sql/runs.sql")
+
+
+class SQLiteRuns:
+    """The runs of one namespace."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        lock_file: LockFile,
+        namespace: str,
+        clock: Clock,
+        check: Callable[[sqlite3.Connection, Fence], None],
+    ) -> None:
+        self._connection = connection
+        self._lock_file = lock_file
+        self._namespace = namespace
+        self._clock = clock
+        self._check = check
+
+    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+        names = json.dumps(list(tasks))
+
+        def look(c: sqlite3.Connection) -> ClaimBatch | None:
+            """Whoever finds nothing waiting need not queue for the write lock."""
+            now = self._clock.now()
+            values = self._named(now=to_micros(now), tasks=names)
+            if limit and c.execute(_sql["any_waiting"], values).fetchone() is not None:
+                return None
+            return ClaimBatch(now, [], self._next_waiting(c, values))
+
+        def work(c: sqlite3.Connection) -> ClaimBatch:
+            now = self._clock.now()
+            values = self._named(now=to_micros(now), tasks=names)
+            found: list[RunRecord] = []
+            locks: set[str] = set()
+            for row in c.execute(_sql["waiting"], values):
+                if row["lock"] is not None and row["lock"] in locks:
+                    continue
+                locks.add(row["lock"])
+                found.append(_run(row))
+                if len(found) == limit:
+                    break
+            c.executemany(
+                _sql["claim"],
+                [{"id": run.id, "node": node, "now": values["now"]} for run in found],
+            )
+            later = self._next_waiting(c, values) if len(found) < limit else None
+            runs = [
+                replace(
+                    run, state=RunState.CLAIMED, node=node, attempt=run.attempt + 1, claimed_at=now
+                )
+                for run in found
+            ]
+            return ClaimBatch(now, runs, later)
+
+        nothing = await self._connection.read(look)
+        return nothing if nothing is not None else await self._connection.write(work)
+
+    async def finish(self, results: Sequence[Result]) -> list[bool]:
+        def work(c: sqlite3.Connection) -> list[bool]:
+            now = self._clock.now()
+            return [self._finish(c, result, to_micros(now)) for result in results]
+
+        kept = await self._connection.write(work)
+        if any(result.state is RunState.WAITING for result in results):
+            self._lock_file.wake(RUNS)
+        return kept
+
+    async def claimed(self, node: str) -> list[RunRecord]:
+        values = self._named(node=node)
+        rows = await self._connection.read(lambda c: c.execute(_sql["claimed"], values).fetchall())
+        return [_run(row) for row in rows]
+
+    async def claimants(self) -> list[str]:
+        values = self._named()
+        rows = await self._connection.read(
+            lambda c: c.execute(_sql["claimants"], values).fetchall()
+        )
+        return [row[0] for row in rows]
+
+    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
+        def work(c: sqlite3.Connection) -> Recovered:
+            self._check(c, fence)
+            values = self._named(
+                node=node,
+                max_crashes=max_crashes,
+                now=to_micros(self._clock.now()),
+                error=f"its node {node} died",
+            )
+            rerun = c.execute(_sql["rerun"], values).rowcount
+            return Recovered(rerun, c.execute(_sql["lose"], values).rowcount)
+
+        done = await self._connection.write(work)
+        if done.rerun:
+            self._lock_file.wake(RUNS)
+        return done
+
+    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+        def work(c: sqlite3.Connection) -> int:
+            self._check(c, fence)
+            before = to_micros(self._clock.now() - timedelta(seconds=older_than))
+            values = self._named(before=before, limit=limit)
+            pruned = ("prune_occurrences", "prune_runs", "prune_unfired")
+            return sum(c.execute(_sql[statement], values).rowcount for statement in pruned)
+
+        return await self._connection.write(work)
+
+    async def get(self, run_id: int) -> RunRecord | None:
+        values = self._named(id=run_id)
+        row = await self._connection.read(lambda c: c.execute(_sql["get"], values).fetchone())
+        return None if row is None else _run(row)
+
+    async def all(
+        self, schedule: str | None = None, state: str | None = None, limit: int = 50
+    ) -> list[RunRecord]:
+        values = self._named(schedule=schedule, state=state, limit=limit)
+
+        def work(c: sqlite3.Connection) -> list[sqlite3.Row]:
+            if schedule is not None:
+                rows = c.execute(_sql["of_schedule"], values).fetchall()
+                if rows:
+                    return rows
+            return c.execute(_sql["all"], values).fetchall()
+
+        return [_run(row) for row in await self._connection.read(work)]
+
+    def _finish(self, c: sqlite3.Connection, result: Result, now: int) -> bool:
+        values = {
+            "id": result.run_id,
+            "attempt": result.attempt,
+            "node": result.node,
+            "state": result.state,
+            "error": result.error,
+            "now": now,
+            "due": now + int(result.delay * 1_000_000),
+        }
+        statement = "put_back" if result.state is RunState.WAITING else "finish"
+        return c.execute(_sql[statement], values).rowcount == 1
+
+    def _next_waiting(self, c: sqlite3.Connection, values: dict[str, object]) -> datetime | None:
+        (due,) = c.execute(_sql["next_waiting"], values).fetchone()
+        return None if due is None else from_micros(due)
+
+    def _named(self, **values: object) -> dict[str, object]:
+        return {"namespace": self._namespace, **values}
+
+
+def _run(row: sqlite3.Row) -> RunRecord:
+    claimed, finished = row["claimed_at"], row["finished_at"]
+    return RunRecord(
+        id=row["id"],
+        schedule=row["schedule"],
+        uid=row["schedule_uid"],
+        kind=Kind(row["kind"]),
+        nominal=from_micros(row["nominal"]),
+        task=row["task"],
+        kwargs=row["kwargs"],
+        state=RunState(row["state"]),
+        due=from_micros(row["due"]),
+        attempt=row["attempt"],
+        crashes=row["crashes"],
+        lock=row["lock"],
+        priority=row["priority"],
+        timeout=row["timeout"],
+        retries=row["retries"],
+        on_crash=OnCrash(row["on_crash"]),
+        term=row["term"],
+        node=row["node"],
+        created_at=from_micros(row["created_at"]),
+        claimed_at=None if claimed is None else from_micros(claimed),
+        finished_at=None if finished is None else from_micros(finished),
+        error=row["error"],
+    )

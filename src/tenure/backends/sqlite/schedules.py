@@ -1,0 +1,351 @@
+"""Schedules, the fence and the firing transaction on SQLite.
+
+Firing is set-based: the plan goes into a temporary table before the transaction begins, and the
+transaction is a handful of statements over it, however many firings there are. SQLite has one
+writer at a time, so checking the fence inside the transaction is all that fencing needs.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.sql import load
+from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.lockfile import LockFile
+from tenure.clock import Clock, from_micros, to_micros
+from tenure.errors import Conflict, Fenced, NotFound
+from tenure.model import (
+    OVERLAP,
+    REMOVED,
+    Backlog,
+    CatchUp,
+    Change,
+    DueBatch,
+    DueSchedule,
+    Fault,
+    Fence,
+    Fired,
+    Firing,
+    Kind,
+    Occurrence,
+    OccurrenceState,
+    OnCrash,
+    Overlap,
+    Schedule,
+    ScheduleSpec,
+)
+
+_sql = load("tenure.backends.sqlite", "sql/schedules.sql")
+
+
+class SQLiteSchedules:
+    """The schedules of one namespace."""
+
+    def __init__(
+        self, connection: Connection, lock_file: LockFile, namespace: str, clock: Clock
+    ) -> None:
+        self._connection = connection
+        self._lock_file = lock_file
+        self._namespace = namespace
+        self._clock = clock
+
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def take_office(self, fence: Fence) -> bool:
+        values = self._named(scope=fence.scope, term=fence.term, holder=fence.holder)
+
+        def work(c: sqlite3.Connection) -> bool:
+            if c.execute(_sql["take_office"], values).rowcount:
+                return True
+            return tuple(c.execute(_sql["fence"], values).fetchone()) == (fence.term, fence.holder)
+
+        return await self._connection.write(work)
+
+    async def floor(self, scope: str) -> int:
+        values = self._named(scope=scope)
+        row = await self._connection.read(lambda c: c.execute(_sql["fence"], values).fetchone())
+        return row["term"] if row else 0
+
+    async def change(self, changes: Sequence[Change]) -> list[Schedule]:
+        def work(c: sqlite3.Connection) -> list[Schedule]:
+            now = self._micros()
+            return [self._change(c, change, now) for change in changes]
+
+        changed = await self._connection.write(work)
+        self._lock_file.wake(SCHEDULES)
+        return changed
+
+    async def remove(self, name: str) -> bool:
+        def work(c: sqlite3.Connection) -> bool:
+            row = self._find(c, [name]).get(name)
+            if row is None:
+                return False
+            values = self._named(uid=row.uid, now=self._micros(), reason=REMOVED)
+            c.execute(_sql["cancel_runs"], values)
+            c.execute(_sql["remove"], values)
+            return True
+
+        removed = await self._connection.write(work)
+        if removed:
+            self._lock_file.wake(SCHEDULES)
+        return removed
+
+    async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
+        return await self._connection.read(lambda c: self._find(c, names))
+
+    async def all(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
+        values = self._named(tenant=tenant, limit=limit)
+        rows = await self._connection.read(lambda c: c.execute(_sql["all"], values).fetchall())
+        return [_schedule(row) for row in rows]
+
+    async def due(self, limit: int) -> DueBatch:
+        def work(c: sqlite3.Connection) -> DueBatch:
+            now = self._clock.now()
+            values = self._named(now=to_micros(now), limit=limit)
+            rows = c.execute(_sql["due"], values).fetchall()
+            (later,) = c.execute(_sql["next_due"], values).fetchone()
+            return DueBatch(now, [_due(row) for row in rows], _time(later))
+
+        return await self._connection.read(work)
+
+    async def fire(
+        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+    ) -> Fired:
+        rows = [_firing(firing) for firing in firings]
+
+        def prepare(c: sqlite3.Connection) -> None:
+            c.execute(_sql["firing_table"])
+            c.execute(_sql["clear_firings"])
+            c.execute("BEGIN")  # of the temporary database alone: it locks nothing of ours
+            c.executemany(_sql["put_firing"], rows)
+            c.execute("COMMIT")
+
+        def work(c: sqlite3.Connection) -> Fired:
+            self.check(c, fence)
+            now = self._micros()
+            for fault in faults:
+                values = self._named(
+                    uid=fault.uid, version=fault.version, reason=fault.reason, now=now
+                )
+                c.execute(_sql["set_aside"], values)
+            if not rows:
+                return Fired()
+            last = c.execute(_sql["last_run"]).fetchone()
+            values = self._named(
+                now=now, term=fence.term, base=last[0] if last else 0, overlap=OVERLAP
+            )
+            for statement in (
+                "judge_firings",
+                "insert_missed",
+                "insert_runs",
+                "insert_occurrences",
+                "move_on",
+            ):
+                c.execute(_sql[statement], values)
+            fired, stale, missed = c.execute(_sql["fired"]).fetchone()
+            skipped = tuple(row[0] for row in c.execute(_sql["skipped"]))
+            return Fired(fired, skipped, missed, stale)
+
+        if rows:
+            await self._connection.read(prepare)
+        done = await self._connection.write(work)
+        if done.fired:
+            self._lock_file.wake(RUNS)
+        return done
+
+    async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
+        def work(c: sqlite3.Connection) -> tuple[int | None, bool]:
+            schedule = self._find(c, [name]).get(name)
+            if schedule is None:
+                raise NotFound(f"no schedule named {name!r}.")
+            values = self._named(
+                uid=schedule.uid, key=key, lock=schedule.spec.lock, now=self._micros()
+            )
+            known = c.execute(_sql["manual"], values).fetchone()
+            if known is not None:
+                return known[0], False
+            skip = schedule.spec.overlap is Overlap.SKIP
+            skip = skip and c.execute(_sql["open_run"], values).fetchone() is not None
+            run_id = None if skip else c.execute(_sql["insert_manual_run"], values).lastrowid
+            state = OccurrenceState.SKIPPED if skip else OccurrenceState.FIRED
+            values |= {"state": state, "reason": OVERLAP if skip else None, "run_id": run_id}
+            c.execute(_sql["insert_manual_occurrence"], values)
+            return run_id, True
+
+        answer = await self._connection.write(work)
+        self._lock_file.wake(RUNS)
+        return answer
+
+    async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
+        values = self._named(name=name, limit=limit)
+        rows = await self._connection.read(
+            lambda c: c.execute(_sql["occurrences"], values).fetchall()
+        )
+        return [_occurrence(row) for row in rows]
+
+    async def backlog(self) -> Backlog:
+        def work(c: sqlite3.Connection) -> Backlog:
+            now = self._clock.now()
+            values = self._named(now=to_micros(now))
+            (due,) = c.execute(_sql["due_count"], values).fetchone()
+            (earliest,) = c.execute(_sql["earliest_due"], values).fetchone()
+            waiting, oldest = c.execute(_sql["waiting"], values).fetchone()
+            (claimed,) = c.execute(_sql["claimed"], values).fetchone()
+            return Backlog(now, due, _time(earliest), waiting, claimed, _time(oldest))
+
+        return await self._connection.read(work)
+
+    def _change(self, c: sqlite3.Connection, change: Change, now: int) -> Schedule:
+        old, name = change.replaces, change.spec.name
+        values = self._named(**_values(change), now=now)
+        if old is None:
+            try:
+                uid = c.execute(_sql["add"], values).lastrowid
+            except sqlite3.IntegrityError:
+                raise Conflict(f"a schedule named {name!r} exists already.") from None
+            c.execute(_sql["own_lock"], {"uid": uid})
+        else:
+            uid = old.uid
+            values |= {"uid": uid, "version": old.version, "expected": _micros(old.next_nominal)}
+            if not c.execute(_sql["replace"], values).rowcount:
+                raise Conflict(f"schedule {name!r} changed since it was read.")
+        if change.missed is not None:
+            missed = {
+                "uid": uid,
+                "first": to_micros(change.missed.first),
+                "last": to_micros(change.missed.last),
+                "reason": change.missed.reason,
+                "now": now,
+                "term": 0,
+            }
+            c.execute(_sql["miss"], missed)
+        return _schedule(c.execute(_sql["by_uid"], {"uid": uid}).fetchone())
+
+    def check(self, c: sqlite3.Connection, fence: Fence) -> None:
+        row = c.execute(_sql["fence"], self._named(scope=fence.scope)).fetchone()
+        if row is None or (row["term"], row["holder"]) != (fence.term, fence.holder):
+            raise Fenced(
+                f"term {fence.term} of {fence.holder} is not in office:"
+                f" {f'term {row[0]} of {row[1]} is' if row else 'nobody is'}. Nothing was changed."
+            )
+
+    def _find(self, c: sqlite3.Connection, names: Sequence[str]) -> dict[str, Schedule]:
+        values = self._named(names=json.dumps(list(names)))
+        return {row["name"]: _schedule(row) for row in c.execute(_sql["find"], values)}
+
+    def _named(self, **values: object) -> dict[str, object]:
+        return {"namespace": self._namespace, **values}
+
+    def _micros(self) -> int:
+        return to_micros(self._clock.now())
+
+
+def _values(change: Change) -> dict[str, object]:
+    spec = change.spec
+    return {
+        "name": spec.name,
+        "tenant": spec.tenant,
+        "app": spec.app,
+        "trigger": spec.trigger,
+        "task": spec.task,
+        "kwargs": spec.kwargs,
+        "catch_up": spec.catch_up,
+        "overlap": spec.overlap,
+        "lock": spec.lock,
+        "priority": spec.priority,
+        "timeout": spec.timeout,
+        "retries": spec.retries,
+        "on_crash": spec.on_crash,
+        "definition": spec.definition,
+        "active": change.active,
+        "reason": change.reason,
+        "next_nominal": _micros(change.next_nominal),
+        "next_due": _micros(change.next_due),
+    }
+
+
+def _firing(firing: Firing) -> tuple[object, ...]:
+    missed = firing.missed
+    return (
+        firing.uid,
+        firing.version,
+        to_micros(firing.expected),
+        to_micros(firing.nominal),
+        to_micros(missed.first) if missed else None,
+        to_micros(missed.last) if missed else None,
+        missed.reason if missed else None,
+        _micros(firing.next_nominal),
+        _micros(firing.next_due),
+    )
+
+
+def _due(row: sqlite3.Row) -> DueSchedule:
+    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock = row
+    return DueSchedule(
+        uid,
+        name,
+        version,
+        trigger,
+        from_micros(next_nominal),
+        from_micros(next_due),
+        catch_up,
+        overlap,
+        lock,
+    )
+
+
+def _schedule(row: sqlite3.Row) -> Schedule:
+    return Schedule(
+        uid=row["uid"],
+        spec=ScheduleSpec(
+            name=row["name"],
+            trigger=row["trigger"],
+            task=row["task"],
+            kwargs=row["kwargs"],
+            tenant=row["tenant"],
+            app=row["app"],
+            catch_up=CatchUp(row["catch_up"]),
+            overlap=Overlap(row["overlap"]),
+            lock=row["lock"],
+            priority=row["priority"],
+            timeout=row["timeout"],
+            retries=row["retries"],
+            on_crash=OnCrash(row["on_crash"]),
+            definition=row["definition"],
+        ),
+        active=bool(row["active"]),
+        next_nominal=_time(row["next_nominal"]),
+        next_due=_time(row["next_due"]),
+        version=row["version"],
+        created_at=from_micros(row["created_at"]),
+        updated_at=from_micros(row["updated_at"]),
+        reason=row["reason"],
+    )
+
+
+def _occurrence(row: sqlite3.Row) -> Occurrence:
+    return Occurrence(
+        schedule=row["schedule"],
+        uid=row["schedule_uid"],
+        kind=Kind(row["kind"]),
+        nominal=from_micros(row["nominal"]),
+        last=from_micros(row["last"]),
+        state=OccurrenceState(row["state"]),
+        reason=row["reason"],
+        recorded_at=from_micros(row["recorded_at"]),
+        term=row["term"],
+        run_id=row["run_id"],
+    )
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)

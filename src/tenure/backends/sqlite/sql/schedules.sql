@@ -1,0 +1,196 @@
+-- name: take_office
+INSERT INTO tenure_fence (namespace, scope, term, holder)
+VALUES (:namespace, :scope, :term, :holder)
+ON CONFLICT (namespace, scope) DO UPDATE SET term = excluded.term, holder = excluded.holder
+WHERE term < excluded.term;
+
+-- name: fence
+SELECT term, holder FROM tenure_fence WHERE namespace = :namespace AND scope = :scope;
+
+-- name: add
+INSERT INTO tenure_schedule (
+    namespace, name, tenant, app, "trigger", task, kwargs, catch_up, overlap, lock, priority,
+    timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
+    version, created_at, updated_at
+) VALUES (
+    :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :overlap,
+    coalesce(:lock, ''), :priority, :timeout, :retries, :on_crash, :definition, :active, :reason,
+    :next_nominal, :next_due, 1, :now, :now
+);
+
+-- name: own_lock
+-- The lock key is the schedule's own unless one was given.
+UPDATE tenure_schedule SET lock = 'schedule:' || uid WHERE uid = :uid AND lock = '';
+
+-- name: replace
+UPDATE tenure_schedule SET
+    tenant = :tenant, app = :app, "trigger" = :trigger, task = :task, kwargs = :kwargs,
+    catch_up = :catch_up, overlap = :overlap, lock = coalesce(:lock, 'schedule:' || uid),
+    priority = :priority, timeout = :timeout, retries = :retries, on_crash = :on_crash,
+    definition = :definition, active = :active, reason = :reason,
+    next_nominal = :next_nominal, next_due = :next_due, version = version + 1, updated_at = :now
+WHERE uid = :uid AND namespace = :namespace AND version = :version
+  AND next_nominal IS :expected;
+
+-- name: miss
+INSERT OR IGNORE INTO tenure_occurrence
+    (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
+VALUES (:uid, 'planned', :first, :first, :last, 'missed', :reason, :now, :term);
+
+-- name: by_uid
+SELECT * FROM tenure_schedule WHERE uid = :uid;
+
+-- name: find
+SELECT * FROM tenure_schedule
+WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names));
+
+-- name: all
+SELECT * FROM tenure_schedule
+WHERE namespace = :namespace AND (:tenant IS NULL OR tenant = :tenant)
+ORDER BY name LIMIT :limit;
+
+-- name: remove
+DELETE FROM tenure_schedule WHERE uid = :uid;
+
+-- name: cancel_runs
+UPDATE tenure_run SET state = 'cancelled', finished_at = :now, error = :reason
+WHERE schedule_uid = :uid AND state = 'waiting' AND namespace = :namespace;
+
+-- name: due
+SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock
+FROM tenure_schedule
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :now
+ORDER BY next_due LIMIT :limit;
+
+-- name: next_due
+SELECT min(next_due) FROM tenure_schedule
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due > :now;
+
+-- name: firing_table
+CREATE TEMP TABLE IF NOT EXISTS tenure_firing (
+    n INTEGER PRIMARY KEY,
+    uid INTEGER NOT NULL, version INTEGER NOT NULL, expected INTEGER NOT NULL,
+    nominal INTEGER NOT NULL,
+    missed_first INTEGER, missed_last INTEGER, missed_reason TEXT,
+    next_nominal INTEGER, next_due INTEGER,
+    state TEXT
+);
+
+-- name: put_firing
+INSERT INTO temp.tenure_firing
+    (uid, version, expected, nominal, missed_first, missed_last, missed_reason, next_nominal, next_due)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: judge_firings
+-- A firing whose schedule is not as it was planned keeps no state: it is stale.
+UPDATE temp.tenure_firing SET state = CASE
+    WHEN EXISTS (
+        SELECT 1 FROM main.tenure_occurrence o
+        WHERE o.schedule_uid = tenure_firing.uid AND o.kind = 'planned'
+          AND o.key = tenure_firing.nominal
+    ) THEN 'known'
+    WHEN s.overlap = 'skip' AND EXISTS (
+        SELECT 1 FROM main.tenure_run r
+        WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL
+          AND r.state IN ('waiting', 'claimed')
+    ) THEN 'skipped'
+    ELSE 'fired' END
+FROM main.tenure_schedule s
+WHERE s.uid = tenure_firing.uid AND s.namespace = :namespace AND s.active = 1
+  AND s.version = tenure_firing.version AND s.next_nominal = tenure_firing.expected;
+
+-- name: last_run
+SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
+
+-- name: insert_missed
+INSERT OR IGNORE INTO tenure_occurrence
+    (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
+SELECT uid, 'planned', missed_first, missed_first, missed_last, 'missed', missed_reason, :now, :term
+FROM temp.tenure_firing
+WHERE state IS NOT NULL AND missed_first IS NOT NULL;
+
+-- name: insert_runs
+INSERT INTO tenure_run (
+    id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at
+)
+SELECT :base + f.n, s.namespace, s.name, s.uid, 'planned', f.nominal, f.nominal, s.task, s.kwargs,
+    'waiting', f.nominal, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority,
+    s.timeout, s.retries, s.on_crash, :term, :now
+FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
+WHERE f.state = 'fired';
+
+-- name: insert_occurrences
+INSERT INTO tenure_occurrence
+    (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
+SELECT uid, 'planned', nominal, nominal, nominal, state,
+    CASE state WHEN 'skipped' THEN :overlap END, :now, :term,
+    CASE state WHEN 'fired' THEN :base + n END
+FROM temp.tenure_firing
+WHERE state IN ('fired', 'skipped');
+
+-- name: move_on
+UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due
+FROM temp.tenure_firing f
+WHERE tenure_schedule.uid = f.uid AND f.state IS NOT NULL;
+
+-- name: fired
+SELECT count(*) FILTER (WHERE state = 'fired'),
+       count(*) FILTER (WHERE state IS NULL),
+       count(missed_first) FILTER (WHERE state IS NOT NULL)
+FROM temp.tenure_firing;
+
+-- name: skipped
+SELECT s.name FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
+WHERE f.state = 'skipped';
+
+-- name: clear_firings
+DELETE FROM temp.tenure_firing;
+
+-- name: set_aside
+UPDATE tenure_schedule
+SET active = 0, reason = :reason, version = version + 1, updated_at = :now
+WHERE uid = :uid AND namespace = :namespace AND version = :version;
+
+-- name: manual
+SELECT run_id FROM tenure_occurrence
+WHERE schedule_uid = :uid AND kind = 'manual' AND key = :key;
+
+-- name: open_run
+SELECT 1 FROM tenure_run
+WHERE namespace = :namespace AND lock = :lock AND lock IS NOT NULL
+  AND state IN ('waiting', 'claimed') LIMIT 1;
+
+-- name: insert_manual_run
+INSERT INTO tenure_run (
+    namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at
+)
+SELECT namespace, name, uid, 'manual', :key, :now, task, kwargs, 'waiting', :now, 0, 0,
+    CASE overlap WHEN 'allow' THEN NULL ELSE lock END, priority, timeout, retries, on_crash, 0, :now
+FROM tenure_schedule WHERE uid = :uid;
+
+-- name: insert_manual_occurrence
+INSERT INTO tenure_occurrence
+    (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
+VALUES (:uid, 'manual', :key, :now, :now, :state, :reason, :now, 0, :run_id);
+
+-- name: occurrences
+SELECT o.*, s.name AS schedule FROM tenure_occurrence o
+JOIN tenure_schedule s ON s.uid = o.schedule_uid
+WHERE s.namespace = :namespace AND s.name = :name
+ORDER BY o.nominal DESC LIMIT :limit;
+
+-- name: due_count
+SELECT count(*) FROM tenure_schedule
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :now;
+
+-- name: earliest_due
+SELECT min(next_due) FROM tenure_schedule
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL;
+
+-- name: waiting
+SELECT count(*), min(due) FROM tenure_run WHERE namespace = :namespace AND state = 'waiting';
+
+-- name: claimed
+SELECT count(*) FROM tenure_run WHERE namespace = :namespace AND state = 'claimed';

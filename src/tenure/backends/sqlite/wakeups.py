@@ -1,0 +1,54 @@
+"""Wake-ups on SQLite: looking at the lock file's numbers every few milliseconds. No queries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tenure.backends.sqlite.lockfile import LockFile
+from tenure.clock import Clock
+
+LOOK_EVERY = 0.015
+
+
+class SQLiteWakeups:
+    """Calls back when another process, or this one, changed a topic's number."""
+
+    def __init__(self, lock_file: LockFile, clock: Clock) -> None:
+        self._lock_file = lock_file
+        self._clock = clock
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._numbers: dict[str, bytes] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
+        self._callbacks.setdefault(topic, []).append(callback)
+        self._numbers[topic] = self._lock_file.number(topic)
+        if self._task is None:
+            self._task = asyncio.create_task(self._watch(), name="tenure wake-ups")
+
+        def unsubscribe() -> None:
+            callbacks = self._callbacks.get(topic, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+            if not callbacks:
+                self._callbacks.pop(topic, None)
+            if not self._callbacks:
+                self.close()
+
+        return unsubscribe
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _watch(self) -> None:
+        while True:
+            for topic, callbacks in list(self._callbacks.items()):
+                number = self._lock_file.number(topic)
+                if number != self._numbers[topic]:
+                    self._numbers[topic] = number
+                    for callback in list(callbacks):
+                        callback()
+            await self._clock.sleep(LOOK_EVERY)
