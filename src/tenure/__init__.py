@@ -1,0 +1,52 @@
+"""Tenure: a distributed scheduler for Python."""
+
+from tenure.errors import (
+    ConfigError,
+    Conflict,
+    Fenced,
+    InvalidSchedule,
+    InvalidTrigger,
+    LeaseHeld,
+    LeaseLost,
+    NotFound,
+    Retry,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    TenureError,
+    UnknownTask,
+)
+from tenure.guards import Skipped
+from tenure.locks import Lease, Leases
+from tenure.scheduler import AsyncScheduler, Scheduler
+from tenure.settings import Settings
+from tenure.single_instance import single_instance
+from tenure.tasks import Run, Tasks
+from tenure.triggers import every
+
+__all__ = [
+    "AsyncScheduler",
+    "ConfigError",
+    "Conflict",
+    "Fenced",
+    "InvalidSchedule",
+    "InvalidTrigger",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "Leases",
+    "NotFound",
+    "Retry",
+    "Run",
+    "Scheduler",
+    "SchemaMismatch",
+    "Settings",
+    "Skipped",
+    "StoreError",
+    "StoreUnavailable",
+    "Tasks",
+    "TenureError",
+    "UnknownTask",
+    "every",
+    "single_instance",
+]

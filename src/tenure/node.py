@@ -46,6 +46,7 @@ class Node:
         schedules: ScheduleStore,
         runs: RunStore,
         wakeups: Wakeups,
+        lease_wakeups: Wakeups | None = None,
         tasks: Tasks,
         execute: Execute,
         settings: Settings,
@@ -56,6 +57,7 @@ class Node:
         new_holder: Callable[[], Holder] = new_holder,
     ) -> None:
         self._wakeups = wakeups
+        self._lease_wakeups = lease_wakeups or wakeups
         self._settings = settings
         self._facts = facts
         self._tasks = tasks
@@ -102,12 +104,11 @@ class Node:
 
     async def start(self) -> None:
         """Join the cluster. Returns once the services run; leadership comes when it comes."""
-        for topic, wake in (
-            (topic_of(LEADER), self.elector.wake),
-            (SCHEDULES, self.ticker.wake),
-            (RUNS, self.worker.wake),
-        ):
-            self._unsubscribe.append(self._wakeups.subscribe(topic, wake))
+        self._unsubscribe = [
+            self._lease_wakeups.subscribe(topic_of(LEADER), self.elector.wake),
+            self._wakeups.subscribe(SCHEDULES, self.ticker.wake),
+            self._wakeups.subscribe(RUNS, self.worker.wake),
+        ]
         for service in (
             self.keeper,
             self.presence,

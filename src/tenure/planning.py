@@ -15,6 +15,7 @@ from tenure import triggers
 from tenure.errors import InvalidTrigger
 from tenure.model import DueSchedule, Fault, Firing, Missed, Overlap
 
+SET_ASIDE = "set aside"
 SUPERSEDED = "catch_up=latest: a later occurrence was already due"
 _INSTANT = timedelta(microseconds=1)
 
@@ -50,7 +51,8 @@ def plan(
         try:
             result.firings.append(_fire(schedule, now))
         except (InvalidTrigger, OverflowError) as error:
-            result.faults.append(Fault(schedule.uid, schedule.version, str(error)))
+            reason = f"{SET_ASIDE}: {error}"
+            result.faults.append(Fault(schedule.uid, schedule.version, reason))
     return result
 
 

@@ -46,7 +46,18 @@ class Policy:
     on_crash: OnCrash = OnCrash.RERUN
 
     @classmethod
-    def of(
+    def parse(cls, what: str, given: Mapping[str, Any]) -> Policy:
+        """The policy of these options; refuses those that do not exist."""
+        unknown = sorted(set(given) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise InvalidSchedule(
+                f"{what}: unknown option {unknown[0]!r}. Options are: name, kwargs, tenant,"
+                f" {', '.join(cls.__dataclass_fields__)}."
+            )
+        return cls._of(**given)
+
+    @classmethod
+    def _of(
         cls,
         *,
         catch_up: str = "latest",
@@ -176,10 +187,7 @@ class Tasks:
                 f"task {name!r} has kwargs but no trigger: keyword arguments belong to a"
                 " schedule. Give a trigger, or pass them to scheduler.add()."
             )
-        try:
-            parsed = Policy.of(**(policy or {}))
-        except TypeError as error:
-            raise InvalidSchedule(f"task {name!r}: {_unexpected(error)}") from error
+        parsed = Policy.parse(f"task {name!r}", policy or {})
         task = Task(
             name=check_name(name, "task"),
             function=function,
@@ -260,11 +268,6 @@ def _choice(kind: type[Choice], name: str, value: str) -> Choice:
     except ValueError:
         choices = ", ".join(repr(str(k)) for k in kind)
         raise InvalidSchedule(f"{name}={value!r} is not known; choose from {choices}.") from None
-
-
-def _unexpected(error: TypeError) -> str:
-    names = ", ".join(Policy.__dataclass_fields__)
-    return f"{str(error).replace('Policy.of() ', '')}. Options are: name, kwargs, tenant, {names}."
 
 
 def _run_parameter(function: Callable[..., Any]) -> str | None:

@@ -104,7 +104,11 @@ class MemoryLeases:
         ]
         for name in old:
             del self._leases[name]
-        self._history = [t for t in self._history if t.ended_at is None or t.ended_at >= before]
+        self._history = [
+            t
+            for t in self._history
+            if (t.name not in old if t.ended_at is None else t.ended_at >= before)
+        ]
         return len(old)
 
     async def read(self, name: str) -> LeaseRecord | None:

@@ -50,11 +50,14 @@ class MemorySchedules:
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
         t = self._tables
-        for change in changes:
+        names = [change.spec.name for change in changes]
+        for i, change in enumerate(changes):
             stored = t.named(change.spec.name)
-            if change.replaces is None and stored is not None:
+            if change.replaces is None and (stored is not None or change.spec.name in names[:i]):
                 raise Conflict(f"a schedule named {change.spec.name!r} exists already.")
-            if change.replaces is not None and not _unchanged(stored, change.replaces):
+            if change.replaces is not None and (
+                not _unchanged(stored, change.replaces) or change.spec.name in names[:i]
+            ):
                 raise Conflict(f"schedule {change.spec.name!r} changed since it was read.")
         now, changed = t.clock.now(), []
         for change in changes:
@@ -165,9 +168,7 @@ class MemorySchedules:
         return done.run_id, True
 
     async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
-        schedule = self._tables.named(name)
-        uid = schedule.uid if schedule else None
-        found = [o for o in self._tables.occurrences.values() if o.uid == uid]
+        found = [o for o in self._tables.occurrences.values() if o.schedule == name]
         return sorted(found, key=lambda o: o.nominal, reverse=True)[:limit]
 
     async def backlog(self) -> Backlog:

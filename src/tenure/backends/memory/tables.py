@@ -49,12 +49,13 @@ class MemoryTables:
             r.lock == lock and r.state in _OPEN for r in self.runs.values()
         )
 
-    def record(self, occurrence: Occurrence, key: str | None = None) -> None:
-        """Insert under the unique key."""
+    def record(self, occurrence: Occurrence, key: str | None = None) -> bool:
+        """Insert under the unique key; what exists already stays as it is."""
         slot = (occurrence.uid, occurrence.kind, key or occurrence.nominal.isoformat())
         if slot in self.occurrences:
-            raise AssertionError(f"occurrence {slot} exists already")
+            return False
         self.occurrences[slot] = occurrence
+        return True
 
     def occur(
         self,
@@ -115,7 +116,7 @@ class MemoryTables:
         missed = change.missed
         if missed is None:
             return 0
-        self.record(
+        new = self.record(
             Occurrence(
                 schedule=schedule.name,
                 uid=schedule.uid,
@@ -129,4 +130,4 @@ class MemoryTables:
                 run_id=None,
             )
         )
-        return 1
+        return int(new)

@@ -1,0 +1,279 @@
+"""The catalog: adding and changing schedules, at run time and from code.
+
+Every change is planned here, from what was read, and lands by compare-and-set; if something
+changed meanwhile it is read and planned again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from tenure import triggers
+from tenure.backends.base import ScheduleStore
+from tenure.errors import Conflict, InvalidSchedule, InvalidTrigger, NotFound
+from tenure.model import Change, Schedule, ScheduleSpec
+from tenure.payload import encode
+from tenure.planning import SET_ASIDE, missed
+from tenure.settings import Settings
+from tenure.tasks import Policy, Task, Tasks, check_name
+
+PAUSED = "paused"
+ATTEMPTS = 20
+
+
+class Catalog:
+    """What a process may do to schedules."""
+
+    def __init__(self, store: ScheduleStore, tasks: Tasks, settings: Settings, app: str) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._settings = settings
+        self._app = app
+
+    async def declare(self) -> list[Schedule]:
+        """Make the store's schedules of this app be what the code declares; return what changed.
+
+        Many nodes may do this at the same moment: whoever comes second finds it done.
+        """
+        declared = [task for task in self._tasks if task.trigger is not None]
+        if not declared:
+            return []
+        for attempt in range(ATTEMPTS):
+            known = await self._store.find([task.name for task in declared])
+            now = await self._store.now()
+            changes = [self._declaration(task, known.get(task.name), now) for task in declared]
+            todo = [change for change in changes if change is not None]
+            try:
+                return await self._store.change(todo) if todo else []
+            except Conflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        return []
+
+    async def add(
+        self,
+        name: str,
+        trigger: triggers.Trigger,
+        task: Task,
+        kwargs: Mapping[str, Any],
+        tenant: str | None,
+        policy: Policy,
+    ) -> Schedule:
+        task.check(kwargs)
+        now = await self._store.now()
+        anchored = _check_trigger(trigger).anchored(now)
+        spec = self._spec(name, triggers.dump(anchored), task.name, kwargs, tenant, policy)
+        first = anchored.next(now)
+        (added,) = await self._store.change([Change(spec, first, first)])
+        return added
+
+    async def update(
+        self,
+        name: str,
+        *,
+        trigger: triggers.Trigger | None = None,
+        task: Task | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        **policy: Any,
+    ) -> Schedule:
+        """Change what is given; leave the rest."""
+        if task is not None and kwargs is not None:
+            task.check(kwargs)
+
+        def edit(old: Schedule, now: datetime) -> Change:
+            spec = old.spec
+            if task is not None:
+                spec = replace(spec, task=task.name)
+            if kwargs is not None:
+                limit = self._settings.payload_limit
+                spec = replace(spec, kwargs=encode(kwargs, limit, f"schedule {name!r}"))
+            if policy:
+                spec = replace(
+                    spec,
+                    **asdict(Policy.parse(f"schedule {name!r}", {**_policy_of(spec), **policy})),
+                )
+            if trigger is None:
+                return _edit(old, spec)
+            return _replan(old, spec, _check_trigger(trigger), now)
+
+        return await self._edit(name, edit, expected_version)
+
+    async def pause(self, name: str, reason: str | None = None) -> Schedule:
+        text = f"{PAUSED}: {reason}" if reason else PAUSED
+
+        def edit(old: Schedule, now: datetime) -> Change | None:
+            return replace(_edit(old, old.spec), active=False, reason=text) if old.active else None
+
+        return await self._edit(name, edit)
+
+    async def resume(self, name: str) -> Schedule:
+        """Go on from now; what came due meanwhile is recorded as missed."""
+
+        def edit(old: Schedule, now: datetime) -> Change | None:
+            if old.active:
+                return None
+            trigger = triggers.load(old.spec.trigger)
+            following = trigger.next(now)
+            return replace(
+                _edit(old, old.spec),
+                active=True,
+                reason=None,
+                next_nominal=following,
+                next_due=following,
+                missed=missed(trigger, old.next_nominal, now, old.reason or PAUSED),
+            )
+
+        return await self._edit(name, edit)
+
+    async def remove(self, name: str) -> None:
+        if not await self._store.remove(name):
+            raise _not_found(name)
+
+    async def get(self, name: str) -> Schedule:
+        found = (await self._store.find([name])).get(name)
+        if found is None:
+            raise _not_found(name)
+        return found
+
+    async def run_now(self, name: str, key: str | None) -> int | None:
+        """The id of the run; None if an unfinished one made it be skipped."""
+        run_id, _ = await self._store.run_now(name, key or secrets.token_hex(8))
+        return run_id
+
+    async def _edit(
+        self,
+        name: str,
+        edit: Callable[[Schedule, datetime], Change | None],
+        expected_version: int | None = None,
+    ) -> Schedule:
+        for attempt in range(ATTEMPTS):
+            old, now = await self.get(name), await self._store.now()
+            if expected_version is not None and old.version != expected_version:
+                raise Conflict(
+                    f"schedule {name!r} has version {old.version}, not {expected_version}:"
+                    " somebody changed it. Read it again and decide anew."
+                )
+            change = edit(old, now)
+            if change is None:
+                return old
+            try:
+                (changed,) = await self._store.change([change])
+            except Conflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return changed
+        raise Conflict(f"schedule {name!r} keeps changing.")
+
+    def _declaration(self, task: Task, old: Schedule | None, now: datetime) -> Change | None:
+        assert task.trigger is not None
+        rest = self._spec(task.name, "", task.name, task.kwargs, task.tenant, task.policy)
+        # Two digests: one of the trigger as it was declared, one of everything else.
+        digests = _digest(triggers.dump(task.trigger)), _digest(repr(rest))
+        spec = replace(rest, app=self._app, definition=":".join(digests))
+        if old is None:
+            anchored = task.trigger.anchored(now)
+            first = anchored.next(now)
+            return Change(replace(spec, trigger=triggers.dump(anchored)), first, first)
+        if old.spec.app != self._app:
+            owner = f"belongs to app {old.spec.app!r}" if old.spec.app else "was added at run time"
+            raise InvalidSchedule(
+                f"the code declares a schedule {task.name!r}, but one of that name exists already"
+                f" and {owner}. Rename the task with name=…, or remove the other one:"
+                f" tenure schedules remove {task.name}"
+            )
+        if old.spec.definition == spec.definition:
+            return None
+        if old.spec.definition.split(":")[0] == digests[0]:
+            return _edit(old, replace(spec, trigger=old.spec.trigger))
+        return _replan(old, spec, task.trigger, now)
+
+    def _spec(
+        self,
+        name: str,
+        trigger: str,
+        task: str,
+        kwargs: Mapping[str, Any],
+        tenant: str | None,
+        policy: Policy,
+    ) -> ScheduleSpec:
+        check_name(name, "schedule")
+        what = f"schedule {name!r}"
+        return ScheduleSpec(
+            name=name,
+            trigger=trigger,
+            task=task,
+            kwargs=encode(kwargs, self._settings.payload_limit, what),
+            tenant=tenant,
+            **{**asdict(policy), "lock": _lock(policy.lock, kwargs, what)},
+        )
+
+
+def _edit(old: Schedule, spec: ScheduleSpec) -> Change:
+    """Another definition, the same plan."""
+    return Change(
+        spec=spec,
+        next_nominal=old.next_nominal,
+        next_due=old.next_due,
+        active=old.active,
+        reason=old.reason,
+        replaces=old,
+    )
+
+
+def _replan(old: Schedule, spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Change:
+    """Another trigger: close the old plan, and begin a new one."""
+    anchored = trigger.anchored(now)
+    following = anchored.next(now)
+    set_aside = (old.reason or "").startswith(SET_ASIDE)
+    try:
+        closed = missed(
+            triggers.load(old.spec.trigger), old.next_nominal, now, "its trigger was changed"
+        )
+    except InvalidTrigger:  # it was set aside for that
+        closed = None
+    return Change(
+        spec=replace(spec, trigger=triggers.dump(anchored)),
+        next_nominal=following,
+        next_due=following,
+        active=old.active or set_aside,
+        reason=None if set_aside else old.reason,
+        replaces=old,
+        missed=closed,
+    )
+
+
+def _policy_of(spec: ScheduleSpec) -> dict[str, Any]:
+    return {field: getattr(spec, field) for field in Policy.__dataclass_fields__}
+
+
+def _lock(template: str | None, kwargs: Mapping[str, Any], what: str) -> str | None:
+    if template is None:
+        return None
+    try:
+        return template.format(**kwargs)
+    except (KeyError, IndexError, ValueError) as error:
+        raise InvalidSchedule(
+            f"{what}: lock={template!r} cannot be filled in from the keyword arguments"
+            f" {sorted(kwargs)}: {error!r}."
+        ) from error
+
+
+def _check_trigger(trigger: object) -> triggers.Trigger:
+    if not hasattr(trigger, "to_json"):
+        raise InvalidSchedule(f"{trigger!r} is not a trigger, such as every(seconds=10).")
+    return trigger  # type: ignore[return-value]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"no schedule named {name!r}. `tenure schedules list` shows those that exist.")

@@ -1,0 +1,231 @@
+"""What `Scheduler` and `AsyncScheduler` have in common: everything but how one waits.
+
+All coroutines here run on Tenure's own loop. The constructor does no I/O: connections are opened
+when they are first needed, and again in a forked child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from tenure.backends.base import Backend
+from tenure.catalog import Catalog
+from tenure.clock import Clock, SystemClock
+from tenure.engine import Engine
+from tenure.errors import ConfigError
+from tenure.execution import Executor, Wrapper
+from tenure.facts import Fact, Facts, log
+from tenure.model import RunRecord, Schedule
+from tenure.node import Node
+from tenure.settings import Settings
+from tenure.stores import parse, resolve
+from tenure.tasks import Policy, Tasks
+from tenure.threads import Threads
+from tenure.triggers import Trigger
+
+
+class Core:
+    """One scheduler of one process."""
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        leases: str | None = None,
+        namespace: str = "default",
+        app: str = "default",
+        migrate: bool = True,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = resolve(url)
+        self.namespace = namespace
+        self.app = app
+        self.settings = settings or Settings()
+        self.tasks = Tasks()
+        self.engine = Engine()
+        self.node: Node | None = None
+        self._clock = clock or SystemClock()
+        self._make = parse(self.url, namespace, self._clock)
+        self._make_leases = parse(leases, namespace, self._clock) if leases else None
+        self._migrate = migrate
+        self._backend: Backend | None = None
+        self._lease_backend: Backend | None = None
+        self._opening: asyncio.Lock | None = None
+        self._listeners: list[tuple[str, Callable[[Fact], None]]] = [("*", log)]
+        self._wrapper: Wrapper | None = None
+        self._pool: Threads | None = None
+        self._own_loop: Engine | None = None
+        self._telling: Threads | None = None
+
+    # -- connecting -------------------------------------------------------------------------------
+
+    async def backend(self) -> Backend:
+        """The open backend; opened now if it was not."""
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._backend is None:
+                backend = self._make()
+                await backend.open(migrate=self._migrate)
+                self._backend = backend
+            if self._make_leases is not None and self._lease_backend is None:
+                leases = self._make_leases()
+                await leases.open(migrate=self._migrate)
+                self._lease_backend = leases
+        return self._backend
+
+    async def catalog(self) -> Catalog:
+        backend = await self.backend()
+        return Catalog(backend.schedules, self.tasks, self.settings, self.app)
+
+    def forget_parent(self) -> None:
+        """In a forked child: leave what was inherited to the parent, and begin anew."""
+        if self.engine.forked:
+            self.engine = Engine()
+            self.node = self._backend = self._lease_backend = self._opening = None
+            self._pool = self._own_loop = self._telling = None
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self, user_loop: asyncio.AbstractEventLoop | None) -> None:
+        """Connect, declare the schedules of the code, join the cluster."""
+        if self.node is not None:
+            raise ConfigError("this scheduler is running already. Call stop() before start().")
+        if user_loop is not None and not user_loop.is_running():
+            raise ConfigError("the event loop for async tasks is not running.")
+        try:
+            backend = await self.backend()
+            await (await self.catalog()).declare()
+        except BaseException:
+            await self.close()
+            raise
+        facts = self._facts(Threads("tenure-facts"))
+        self._pool = Threads("tenure-task", self.settings.concurrency or 1)
+        executor = Executor(self._pool, lambda: user_loop or self._tasks_loop())
+        executor.wrapper = self._wrapper
+        leases = self._lease_backend or backend
+        self.node = Node(
+            leases=leases.leases,
+            schedules=backend.schedules,
+            runs=backend.runs,
+            wakeups=backend.wakeups,
+            lease_wakeups=leases.wakeups,
+            tasks=self.tasks,
+            execute=executor,
+            settings=self.settings,
+            clock=self._clock,
+            facts=facts,
+            app=self.app,
+            location=backend.location,
+        )
+        await self.node.start()
+
+    async def stop(self, grace: float | None) -> None:
+        node, self.node = self.node, None
+        if node is not None:
+            await node.stop(grace)
+        await self.close()
+        if self._telling is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._telling.call(lambda: None)  # let the last facts be heard
+            self._telling.close()
+            self._telling = None
+        if self._own_loop is not None:
+            self._own_loop.close()
+            self._own_loop = None
+
+    async def close(self) -> None:
+        for backend in (self._lease_backend, self._backend):
+            if backend is not None:
+                await backend.close()
+        self._lease_backend = self._backend = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def on(self, pattern: str, listener: Callable[[Fact], None]) -> None:
+        self._listeners.append((pattern, listener))
+
+    def wrap(self, wrapper: Wrapper) -> None:
+        self._wrapper = wrapper
+
+    def _facts(self, thread: Threads) -> Facts:
+        # Listeners have a thread of their own: a slow log handler must not delay a heartbeat.
+        self._telling = thread
+        facts = Facts(defer=thread.submit)
+        for pattern, listener in self._listeners:
+            facts.on(pattern, listener)
+        return facts
+
+    def _tasks_loop(self) -> asyncio.AbstractEventLoop:
+        """Where coroutines run when the application has no loop of its own."""
+        if self._own_loop is None:
+            self._own_loop = Engine("tenure-tasks-loop")
+        return self._own_loop.loop
+
+    # -- schedules and runs -----------------------------------------------------------------------
+
+    async def add(
+        self,
+        name: str,
+        trigger: Trigger,
+        task: str | Callable[..., Any],
+        kwargs: Mapping[str, Any] | None,
+        tenant: str | None,
+        policy: Mapping[str, Any],
+    ) -> Schedule:
+        known, parsed = self.tasks.named(task), Policy.parse(f"schedule {name!r}", policy)
+        catalog = await self.catalog()
+        return await catalog.add(name, trigger, known, kwargs or {}, tenant, parsed)
+
+    async def update(
+        self,
+        name: str,
+        trigger: Trigger | None,
+        task: str | Callable[..., Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        expected_version: int | None,
+        policy: Mapping[str, Any],
+    ) -> Schedule:
+        known = self.tasks.named(task) if task is not None else None
+        return await (await self.catalog()).update(
+            name,
+            trigger=trigger,
+            task=known,
+            kwargs=kwargs,
+            expected_version=expected_version,
+            **policy,
+        )
+
+    async def get(self, name: str) -> Schedule:
+        return await (await self.catalog()).get(name)
+
+    async def pause(self, name: str, reason: str | None) -> Schedule:
+        return await (await self.catalog()).pause(name, reason)
+
+    async def resume(self, name: str) -> Schedule:
+        return await (await self.catalog()).resume(name)
+
+    async def remove(self, name: str) -> None:
+        await (await self.catalog()).remove(name)
+
+    async def schedules(self, tenant: str | None, limit: int) -> list[Schedule]:
+        return await (await self.backend()).schedules.all(tenant, limit)
+
+    async def runs(self, schedule: str | None, state: str | None, limit: int) -> list[RunRecord]:
+        return await (await self.backend()).runs.all(schedule, state, limit)
+
+    async def run_now(self, name: str, key: str | None) -> RunRecord | None:
+        run_id = await (await self.catalog()).run_now(name, key)
+        return None if run_id is None else await (await self.backend()).runs.get(run_id)
+
+
+def enabled() -> bool:
+    """TENURE_ENABLED=0 starts nothing: for users' test suites."""
+    return os.environ.get("TENURE_ENABLED", "1").lower() not in ("0", "false", "no", "off")

@@ -1,0 +1,102 @@
+"""Tenure's own thread, with its own event loop.
+
+Whatever the application's threads and loops do, this one goes on: heartbeats are renewed and ticks
+fire. The façades hand coroutines to it and wait for their results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from tenure.errors import TenureError
+
+T = TypeVar("T")
+
+
+class Engine:
+    """A thread that runs a loop, started when it is first needed.
+
+    A forked child inherits the object but not the thread: it gets a fresh one on its next use.
+    """
+
+    def __init__(self, name: str = "tenure") -> None:
+        self._name = name
+        self._guard = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    @property
+    def forked(self) -> bool:
+        """Does this process have a copy only, of an engine that its parent uses?"""
+        return self._pid != os.getpid()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        if self.forked:
+            # What was inherited is the parent's: it is left alone, not closed.
+            self._guard = threading.Lock()
+            self._loop, self._thread, self._pid = None, None, os.getpid()
+        with self._guard:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._loop,), name=self._name, daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it there; block here until it is done."""
+        loop = self.loop
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise TenureError(
+                "a blocking call of Tenure was made from Tenure's own thread, where it would wait"
+                " for itself. Make it from a task or a thread of yours."
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # interrupted here: then it must not go on there
+            raise
+
+    async def call_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it there; await it here."""
+        loop = self.loop
+        if asyncio.get_running_loop() is loop:
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+    def close(self) -> None:
+        """Stop the loop and end the thread."""
+        if self.forked:
+            return
+        with self._guard:
+            loop, thread = self._loop, self._thread
+            self._loop, self._thread = None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            if threading.current_thread() is not thread:
+                thread.join(timeout=5)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(asyncio.wait_for(_settle(), timeout=2))
+            loop.close()
+
+
+async def _settle() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=1)

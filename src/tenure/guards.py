@@ -1,0 +1,239 @@
+"""Holding a lease while a block runs, and leading in the background: what `Leases` hands out."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from tenure.backends.base import Wakeups, lease_topic
+from tenure.elector import Elector
+from tenure.errors import ConfigError, LeaseHeld, LeaseLost
+from tenure.keeper import Held
+from tenure.model import LeaseRecord
+from tenure.settings import check_ttl
+from tenure.threads import Threads
+
+if TYPE_CHECKING:
+    from tenure.locks import Lease, Leases
+
+RESERVED = "tenure/"
+WhenHeld = Literal["fail", "skip", "standby"]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What an exclusive function returns when it did not run; false in conditions."""
+
+    lease: str
+    record: LeaseRecord | None = None
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Campaign:
+    """An elector at work, woken when its lease is released."""
+
+    def __init__(self, elector: Elector, wakeups: Wakeups) -> None:
+        self.elector = elector
+        self._unsubscribe = wakeups.subscribe(lease_topic(elector.name), elector.wake)
+        elector.start()
+
+    async def end(self) -> Held | None:
+        """Stop campaigning; hand back what was won."""
+        self._unsubscribe()
+        await self.elector.halt()
+        return self.elector.held
+
+    async def abandon(self) -> None:
+        await self.end()
+        await self.elector.resign()
+
+
+class Hold:
+    """`with leases.hold(…) as lease`, or `async with`."""
+
+    def __init__(self, leases: Leases, name: str, ttl: float, wait: float | None) -> None:
+        self._leases = leases
+        self._name = name
+        self._ttl = ttl
+        self._wait = wait
+        self._lease: Lease | None = None
+
+    def __enter__(self) -> Lease:
+        self._lease = self._leases.call(self._enter())
+        return self._lease
+
+    def __exit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
+        self._left(self._leases.call(self._exit()), exc_type)
+
+    async def __aenter__(self) -> Lease:
+        self._lease = await self._leases.call_async(self._enter())
+        return self._lease
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
+        self._left(await self._leases.call_async(self._exit()), exc_type)
+
+    async def _enter(self) -> Lease:
+        answer = await self._leases.take(self._name, self._ttl, keep=True)
+        if not isinstance(answer, LeaseRecord):
+            return answer
+        if self._wait == 0:
+            raise LeaseHeld(explain(answer, self._leases.url), answer)
+        changed = asyncio.Event()
+        campaign = await self._leases.campaign(self._name, self._ttl, changed.set)
+        try:
+            async with asyncio.timeout(self._wait):
+                while campaign.elector.leading is None:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            await campaign.abandon()
+            record = campaign.elector.seen or answer
+            waited = f" Waited {self._wait:g} s for it."
+            raise LeaseHeld(explain(record, self._leases.url) + waited, record) from None
+        except BaseException:
+            await campaign.abandon()
+            raise
+        held = await campaign.end()
+        assert held is not None
+        return self._leases.lease(held)
+
+    async def _exit(self) -> bool:
+        lease, self._lease = self._lease, None
+        return lease is None or await lease.give_back()
+
+    def _left(self, released: bool, exc_type: type[BaseException] | None) -> None:
+        # What ran after the loss ran unguarded; its author must hear of it.
+        if not released and exc_type is None:
+            raise LeaseLost(
+                f"lease {self._name!r} was lost while the block ran: somebody else may have held"
+                " it at the same time. Use lease.check() between steps to notice sooner."
+            )
+
+
+class Leadership:
+    """A campaign in the background. `is_leader` is the truth of this instant."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        name: str,
+        ttl: float,
+        on_start: Callable[[Lease], Any] | None = None,
+        on_stop: Callable[[], Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._leases = leases
+        self._ttl = ttl
+        self._on_start = on_start
+        self._on_stop = on_stop
+        self._told = False
+        self._campaign: Campaign | None = None
+        self._threads = Threads(f"tenure-lead-{name}")
+        self._user_loop = self._find_loop()
+
+    @property
+    def is_leader(self) -> bool:
+        return self._campaign is not None and self._campaign.elector.leading is not None
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease, while this process leads."""
+        held = self._campaign.elector.held if self._campaign is not None else None
+        return self._leases.lease(held) if held is not None and held.trusted else None
+
+    def start(self) -> Self:
+        self._leases.call(self._start())
+        return self
+
+    def stop(self) -> None:
+        """Step down and campaign no more; `on_stop` is called if this process led."""
+        self._leases.call(self._stop())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await self._leases.call_async(self._start())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._leases.call_async(self._stop())
+
+    async def _start(self) -> None:
+        if self._campaign is None:
+            self._campaign = await self._leases.campaign(self.name, self._ttl, self._changed)
+
+    async def _stop(self) -> None:
+        campaign, self._campaign = self._campaign, None
+        self._changed()
+        if campaign is not None:
+            # The callback first: whoever leads next must not meet work that is still going on.
+            await self._threads.call(lambda: None)
+            await campaign.abandon()
+        self._threads.close()
+
+    def _changed(self) -> None:
+        leading = self.is_leader
+        if leading == self._told:
+            return
+        self._told = leading
+        if leading and self._on_start is not None:
+            self._tell(self._on_start, self.lease)
+        elif not leading and self._on_stop is not None:
+            self._tell(self._on_stop)
+
+    def _tell(self, callback: Callable[..., Any], *args: Any) -> None:
+        loop = self._user_loop
+
+        def call() -> None:
+            result = callback(*args)
+            if inspect.isawaitable(result):
+                assert loop is not None
+                asyncio.run_coroutine_threadsafe(_await(result), loop).result()
+
+        self._threads.submit(lambda: self._leases.quietly(call))
+
+    def _find_loop(self) -> asyncio.AbstractEventLoop | None:
+        try:
+            return asyncio.get_running_loop()
+        except RuntimeError:
+            callbacks = (self._on_start, self._on_stop)
+            if any(inspect.iscoroutinefunction(callback) for callback in callbacks):
+                raise ConfigError(
+                    "coroutine callbacks need a running event loop: call lead() from a coroutine."
+                ) from None
+            return None
+
+
+def check_name(name: str, ttl: float) -> str:
+    if not name or len(name) > 200 or not name.isprintable():
+        raise ConfigError(f"a lease's name is 1 to 200 printable characters, not {name!r}.")
+    if name.startswith(RESERVED):
+        raise ConfigError(f"names that begin with {RESERVED!r} are Tenure's own: {name!r}.")
+    check_ttl(ttl)
+    return name
+
+
+def explain(record: LeaseRecord, url: str) -> str:
+    """Who is in the way, and what can be done: to be read at 3 a.m."""
+    since = f"{record.acquired_at:%Y-%m-%d %H:%M:%S} UTC" if record.acquired_at else "unknown"
+    expires = f"{record.expires_at:%H:%M:%S} UTC" if record.expires_at else "unknown"
+    return (
+        f"lease {record.name!r} is held by process {record.pid} on host {record.host!r}"
+        f" (holder {record.holder}, term {record.term}) since {since}; it expires at {expires}"
+        f" unless it is renewed. If that process should not run, stop it: the lease is free at"
+        f" once. If it is gone, wait for the expiry; only if it can neither be stopped nor waited"
+        f" for: tenure leases evict {record.name} --url {url}"
+    )
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable

@@ -1,0 +1,320 @@
+"""Leases for user code: plain functions, context managers, a decorator, leadership, a guard.
+
+All of it is the one primitive: a named lease with a term. A kept lease (`hold`, `exclusive`,
+`leading`, `single_instance`) is renewed on Tenure's own thread for as long as the block lasts, so
+work may be longer than the ttl, and blocking code does not lose it.
+
+A lease cannot stop code that is already running. Look at `lease.check()` between steps, and use
+`lease.fence(connection)` or `lease.term` where a write of a past holder must be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack, suppress
+from typing import Any, Literal, ParamSpec, Self, TypeVar
+
+from tenure.backends.base import Backend
+from tenure.clock import Clock, SystemClock
+from tenure.elector import Elector
+from tenure.engine import Engine
+from tenure.errors import ConfigError, LeaseHeld, LeaseLost, TenureError
+from tenure.facts import Facts, log
+from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
+from tenure.identity import new_holder
+from tenure.keeper import Held, Keeper
+from tenure.model import LeaseRecord
+from tenure.settings import Settings
+from tenure.stores import fence_of, parse, resolve
+from tenure.threads import Threads
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+_logger = logging.getLogger("tenure.lease")
+
+
+class Leases:
+    """The leases of a store. Cheap to make; connects when it is first used."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str = "default",
+        migrate: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = resolve(url)
+        self.namespace = namespace
+        self._clock = clock or SystemClock()
+        self._make = parse(self.url, namespace, self._clock)
+        self._migrate = migrate
+        self._engine = Engine("tenure-leases-loop")
+        self._backend: Backend | None = None
+        self._keeper: Keeper | None = None
+        self._opening: asyncio.Lock | None = None
+        self._facts = Facts(defer=Threads("tenure-facts").submit)
+        self._facts.on("*", log)
+
+    # -- plain functions --------------------------------------------------------------------------
+
+    def acquire(self, name: str, ttl: float = 30.0) -> Lease | None:
+        """Take the lease for `ttl` seconds, or None if it is held. Nobody renews it but you."""
+        answer = self.call(self.take(name, ttl, keep=False))
+        return answer if isinstance(answer, Lease) else None
+
+    def inspect(self, name: str) -> LeaseRecord | None:
+        """Who holds it, since when, until when; None if it was never held."""
+
+        async def read() -> LeaseRecord | None:
+            return await (await self._open()).leases.read(name)
+
+        return self.call(read())
+
+    def evict(self, name: str, reason: str = "evicted") -> LeaseRecord | None:
+        """End it by force. Its holder learns at its next renewal; fence what it may still write."""
+
+        async def evict() -> LeaseRecord | None:
+            return await (await self._open()).leases.evict(name, reason)
+
+        return self.call(evict())
+
+    def close(self) -> None:
+        """Release what is kept, and disconnect."""
+        if not self._engine.forked:
+            self._engine.call(self._close())
+            self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- kept alive -------------------------------------------------------------------------------
+
+    def hold(self, name: str, ttl: float = 30.0, wait: float | None = 0.0) -> Hold:
+        """Hold it while a block runs: `with` or `async with`; raises `LeaseHeld`.
+
+        `wait`: how many seconds to wait for it; None waits for ever.
+        """
+        return Hold(self, check_name(name, ttl), ttl, wait)
+
+    def exclusive(
+        self, name: str, ttl: float = 300.0, on_held: Literal["skip", "raise"] = "skip"
+    ) -> Callable[[Callable[P, R]], Callable[P, R | Skipped]]:
+        """Let a function, plain or async, run in one place at a time."""
+        if on_held not in ("skip", "raise"):
+            raise ConfigError(f"on_held={on_held!r} is not known; choose 'skip' or 'raise'.")
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R | Skipped]:
+            if inspect.iscoroutinefunction(function):
+
+                @functools.wraps(function)
+                async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+                    async with AsyncExitStack() as stack:
+                        try:
+                            await stack.enter_async_context(self.hold(name, ttl))
+                        except LeaseHeld as held:
+                            if on_held == "raise":
+                                raise
+                            return Skipped(name, held.record)
+                        return await function(*args, **kwargs)
+
+                return awaited  # type: ignore[return-value]
+
+            @functools.wraps(function)
+            def called(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+                with ExitStack() as stack:
+                    try:
+                        stack.enter_context(self.hold(name, ttl))
+                    except LeaseHeld as held:
+                        if on_held == "raise":
+                            raise
+                        return Skipped(name, held.record)
+                    return function(*args, **kwargs)
+
+            return called
+
+        return decorate
+
+    def lead(
+        self,
+        name: str,
+        on_start: Callable[[Lease], Any] | None = None,
+        on_stop: Callable[[], Any] | None = None,
+        ttl: float = 15.0,
+    ) -> Leadership:
+        """Campaign in the background; returns at once.
+
+        `on_start(lease)` is called when this process begins to lead, `on_stop()` when it may no
+        longer trust that it does: both on a thread of their own, one after the other.
+        """
+        return Leadership(self, check_name(name, ttl), ttl, on_start, on_stop).start()
+
+    def leading(self, name: str, ttl: float = 15.0) -> Leadership:
+        """Campaign while a block runs: `with` or `async with … as me`, then see `me.is_leader`."""
+        return Leadership(self, check_name(name, ttl), ttl)
+
+    # -- within -----------------------------------------------------------------------------------
+
+    async def _open(self) -> Backend:
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._backend is None:
+                backend = self._make()
+                await backend.open(migrate=self._migrate)
+                self._keeper = Keeper(backend.leases, self._clock, self._facts)
+                self._keeper.start()
+                self._backend = backend
+        return self._backend
+
+    async def _close(self) -> None:
+        if self._keeper is not None:
+            for held in self._keeper.held:
+                with suppress(TenureError):
+                    await self._keeper.release(held)
+            await self._keeper.halt()
+        if self._backend is not None:
+            await self._backend.close()
+        self._backend = self._keeper = None
+
+    async def take(self, name: str, ttl: float, *, keep: bool) -> Lease | LeaseRecord:
+        check_name(name, ttl)
+        backend = await self._open()
+        begun = self._clock.monotonic()
+        async with asyncio.timeout(max(ttl / 3, 1.0)):
+            answer = await backend.leases.acquire(name, new_holder(), ttl)
+        if isinstance(answer, LeaseRecord):
+            return answer
+        held = Held(answer, self._clock, begun)
+        if keep:
+            assert self._keeper is not None
+            self._keeper.keep(held)
+        return self.lease(held)
+
+    def lease(self, held: Held) -> Lease:
+        return Lease(self, held)
+
+    def quietly(self, callback: Callable[[], None]) -> None:
+        """Run a user's callback; what it raises is logged."""
+        try:
+            callback()
+        except Exception:
+            _logger.exception("a leadership callback failed")
+
+    async def campaign(self, name: str, ttl: float, changed: Callable[[], None]) -> Campaign:
+        backend = await self._open()
+        assert self._keeper is not None
+        elector = Elector(
+            name,
+            new_holder(),
+            backend.leases,
+            self._keeper,
+            Settings(ttl=ttl),
+            self._clock,
+            self._facts,
+            changed=changed,
+        )
+        return Campaign(elector, backend.wakeups)
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._forget_parent()
+        return self._engine.call(coroutine)
+
+    async def call_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._forget_parent()
+        return await self._engine.call_async(coroutine)
+
+    def _forget_parent(self) -> None:
+        if self._engine.forked:
+            self._engine = Engine("tenure-leases-loop")
+            self._backend = self._keeper = self._opening = None
+
+
+class Lease:
+    """A lease that this process holds."""
+
+    def __init__(self, leases: Leases, held: Held) -> None:
+        self._leases = leases
+        self._held = held
+        self._pid = os.getpid()
+
+    @property
+    def name(self) -> str:
+        return self._held.grant.name
+
+    @property
+    def term(self) -> int:
+        """The fencing token: greater than that of every earlier holder."""
+        return self._held.grant.term
+
+    @property
+    def holder(self) -> str:
+        return self._held.grant.holder
+
+    @property
+    def held(self) -> bool:
+        """May it be trusted, at this instant?"""
+        return self._pid == os.getpid() and self._held.trusted
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which it may be trusted without another renewal."""
+        return self._held.remaining if self._pid == os.getpid() else 0.0
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless it may be trusted, at this instant."""
+        if self._pid != os.getpid():
+            raise LeaseLost(
+                f"lease {self.name!r} belongs to the parent process {self._pid}; a forked child"
+                " must acquire its own."
+            )
+        if not self._held.trusted:
+            why = self._held.over or "it was not renewed in time"
+            raise LeaseLost(
+                f"lease {self.name!r}, term {self.term}, can no longer be trusted: {why}."
+                " Stop what it guards."
+            )
+
+    def renew(self) -> bool:
+        """Prolong it by its ttl; False if it is somebody else's by now."""
+        return self._leases.call(self._renew())
+
+    def release(self) -> bool:
+        """Give it back; False if it was somebody else's by now."""
+        return self._leases.call(self.give_back())
+
+    def fence(self, connection: Any) -> None:
+        """Within your own transaction: raise `Fenced` if a newer term has written here.
+
+        `connection` is your sqlite3 connection, to a database that has Tenure's tables. The check
+        and your writes commit together, or not at all.
+        """
+        fence_of(connection)(connection, self._leases.namespace, self.name, self.term, self.holder)
+
+    async def _renew(self) -> bool:
+        backend = await self._leases._open()
+        begun = self._leases._clock.monotonic()
+        renewed = await backend.leases.renew([self._held.grant])
+        if renewed:
+            self._held.renewed(begun)
+        else:
+            self._held.over = "lost"
+        return bool(renewed)
+
+    async def give_back(self) -> bool:
+        await self._leases._open()
+        assert self._leases._keeper is not None
+        return await self._leases._keeper.release(self._held)
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else (self._held.over or "suspended")
+        return f"<Lease {self.name!r} term={self.term} {state}>"

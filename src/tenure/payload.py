@@ -1,0 +1,54 @@
+"""Keyword arguments as JSON: exactly what is given comes back, or a precise refusal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.errors import InvalidSchedule
+
+
+def encode(kwargs: Mapping[str, Any], limit: int, what: str) -> str:
+    """The JSON text, if it carries the arguments unchanged and is not longer than `limit` bytes."""
+    for key, value in kwargs.items():
+        _check(value, f"kwargs[{key!r}]", what)
+    text = json.dumps(kwargs, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    size = len(text.encode())
+    if size > limit:
+        raise InvalidSchedule(
+            f"{what}: the keyword arguments are {size:,} bytes of JSON; the limit is {limit:,}."
+            " Store the data elsewhere and pass its key, or raise payload_limit."
+        )
+    return text
+
+
+def _check(value: object, path: str, what: str) -> None:
+    match value:
+        case None | bool() | str() | int():
+            return
+        case float():
+            if math.isfinite(value):
+                return
+            problem = f"is {value}, which JSON does not have"
+        case list():
+            for index, item in enumerate(value):
+                _check(item, f"{path}[{index}]", what)
+            return
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise InvalidSchedule(
+                        f"{what}: {path} has the key {key!r}; JSON keys are strings."
+                    )
+                _check(item, f"{path}[{key!r}]", what)
+            return
+        case tuple():
+            problem = "is a tuple, which would come back as a list; pass a list"
+        case _:
+            problem = (
+                f"is of type {type(value).__name__}, which JSON cannot carry; pass a string, a"
+                " number, a list or a dict, and convert it in the task"
+            )
+    raise InvalidSchedule(f"{what}: {path} {problem}.")

@@ -1,0 +1,315 @@
+"""`Scheduler` and `AsyncScheduler`: the same names, one blocks and one is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeVar
+
+from tenure.clock import Clock
+from tenure.core import Core, enabled
+from tenure.execution import Wrapper
+from tenure.facts import Fact
+from tenure.model import RunRecord, Schedule
+from tenure.settings import Settings
+from tenure.tasks import Tasks
+from tenure.triggers import Trigger
+
+T = TypeVar("T")
+
+
+class _Declaring:
+    """What both have: declaring tasks, listening to facts. Nothing here does I/O."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        leases: str | None = None,
+        namespace: str = "default",
+        app: str = "default",
+        ttl: float = 15.0,
+        concurrency: int = 20,
+        migrate: bool = True,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Say which store, and how this node behaves.
+
+        Args:
+            url: sqlite:///file.db; unless given $TENURE_URL, else sqlite:///tenure.db.
+            leases: another store for leases alone.
+            namespace: separates clusters that share a store.
+            app: whose code-declared schedules these are.
+            ttl: seconds after which a silent node is taken for dead, where nothing tells sooner.
+            concurrency: how many runs this node executes at a time; 0 only schedules.
+            migrate: create and upgrade the tables at start; False leaves that to
+                `tenure migrate`.
+            settings: all numbers at once, instead of ttl and concurrency.
+        """
+        settings = settings or Settings(ttl=ttl, concurrency=concurrency)
+        self._core = Core(
+            url,
+            leases=leases,
+            namespace=namespace,
+            app=app,
+            migrate=migrate,
+            settings=settings,
+            clock=clock,
+        )
+        self.tasks: Tasks = self._core.tasks
+        self.task = self.tasks.task
+        """Declare a task: `@scheduler.task`, or `@scheduler.task(every(seconds=10))`."""
+
+    @property
+    def url(self) -> str:
+        return self._core.url
+
+    @property
+    def settings(self) -> Settings:
+        return self._core.settings
+
+    @property
+    def running(self) -> bool:
+        return self._core.node is not None and not self._core.engine.forked
+
+    @property
+    def is_leader(self) -> bool:
+        """Does this process lead, at this instant?"""
+        node = self._core.node
+        return self.running and node is not None and node.is_leader
+
+    @property
+    def node(self) -> str | None:
+        """This process's id in the cluster, while it runs."""
+        node = self._core.node
+        return node.id if self.running and node is not None else None
+
+    def include(self, tasks: Tasks) -> None:
+        """Take over tasks that were declared without a scheduler at hand."""
+        self.tasks.include(tasks)
+
+    def on(self, pattern: str, listener: Callable[[Fact], None]) -> None:
+        """Call `listener` with facts, such as "run.failed" or "lease.*", from the next start on.
+
+        It runs on a thread of its own; what it raises is logged and harms nothing.
+        """
+        self._core.on(pattern, listener)
+
+    def around(self, wrapper: Wrapper) -> None:
+        """Execute every task through `wrapper(call, run)`: for application contexts and the like.
+
+        The wrapper returns what `call()` returns.
+        """
+        self._core.wrap(wrapper)
+
+
+class Scheduler(_Declaring):
+    """A scheduler for programs without an event loop, or with one that is nobody's business."""
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT, then hand over politely. A second signal ends at once."""
+        if not enabled():
+            return
+        ended = threading.Event()
+        previous = {}
+
+        def stop(number: int, frame: object) -> None:
+            if ended.is_set():
+                raise KeyboardInterrupt
+            ended.set()
+
+        self.start()
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                previous[number] = signal.signal(number, stop)
+            # A wait without an end cannot be interrupted by a signal on every platform.
+            while not ended.wait(timeout=3600):
+                pass
+        finally:
+            self.stop()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def start(self) -> None:
+        """Join the cluster, in the background. TENURE_ENABLED=0 makes it do nothing."""
+        if not enabled():
+            return
+        self._core.forget_parent()
+        self._core.engine.call(self._core.start(None))
+
+    def stop(self, grace: float | None = None) -> None:
+        """Hand over, let running tasks end for `grace` seconds (30 by default), disconnect."""
+        if self._core.engine.forked:
+            return
+        self._core.engine.call(self._core.stop(grace))
+        self._core.engine.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def add(
+        self,
+        name: str,
+        trigger: Trigger,
+        *,
+        task: str | Callable[..., Any],
+        kwargs: Mapping[str, Any] | None = None,
+        tenant: str | None = None,
+        **policy: Any,
+    ) -> Schedule:
+        """Add a schedule at run time; `Conflict` if the name is taken."""
+        return self._call(self._core.add(name, trigger, task, kwargs, tenant, policy))
+
+    def update(
+        self,
+        name: str,
+        *,
+        trigger: Trigger | None = None,
+        task: str | Callable[..., Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        **policy: Any,
+    ) -> Schedule:
+        """Change what is given. A new trigger begins a new plan; all else leaves it alone."""
+        edit = self._core.update(name, trigger, task, kwargs, expected_version, policy)
+        return self._call(edit)
+
+    def get(self, name: str) -> Schedule:
+        return self._call(self._core.get(name))
+
+    def schedules(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
+        return self._call(self._core.schedules(tenant, limit))
+
+    def pause(self, name: str, reason: str | None = None) -> Schedule:
+        """Fire it no more, until it is resumed."""
+        return self._call(self._core.pause(name, reason))
+
+    def resume(self, name: str) -> Schedule:
+        """Go on from now; what came due meanwhile is recorded as missed."""
+        return self._call(self._core.resume(name))
+
+    def remove(self, name: str) -> None:
+        self._call(self._core.remove(name))
+
+    def run_now(self, name: str, key: str | None = None) -> RunRecord | None:
+        """Run it once, now, beside its plan. None: skipped, an earlier run is unfinished.
+
+        The same `key` again gives the same run: for callers that may repeat themselves.
+        """
+        return self._call(self._core.run_now(name, key))
+
+    def runs(
+        self, schedule: str | None = None, state: str | None = None, limit: int = 50
+    ) -> list[RunRecord]:
+        """Runs, newest first."""
+        return self._call(self._core.runs(schedule, state, limit))
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._core.forget_parent()
+        return self._core.engine.call(coroutine)
+
+
+class AsyncScheduler(_Declaring):
+    """A scheduler for asyncio programs: coroutine tasks run on the loop that starts it."""
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT, then hand over politely."""
+        if not enabled():
+            return
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        await self.start()
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, ended.set)
+            await ended.wait()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+            await self.stop()
+
+    async def start(self) -> None:
+        """Join the cluster, in the background. TENURE_ENABLED=0 makes it do nothing."""
+        if not enabled():
+            return
+        self._core.forget_parent()
+        await self._core.engine.call_async(self._core.start(asyncio.get_running_loop()))
+
+    async def stop(self, grace: float | None = None) -> None:
+        if self._core.engine.forked:
+            return
+        await self._core.engine.call_async(self._core.stop(grace))
+        self._core.engine.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
+        """For FastAPI and Starlette: `FastAPI(lifespan=scheduler.lifespan)`."""
+        async with self:
+            yield
+
+    async def add(
+        self,
+        name: str,
+        trigger: Trigger,
+        *,
+        task: str | Callable[..., Any],
+        kwargs: Mapping[str, Any] | None = None,
+        tenant: str | None = None,
+        **policy: Any,
+    ) -> Schedule:
+        return await self._call(self._core.add(name, trigger, task, kwargs, tenant, policy))
+
+    async def update(
+        self,
+        name: str,
+        *,
+        trigger: Trigger | None = None,
+        task: str | Callable[..., Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        **policy: Any,
+    ) -> Schedule:
+        edit = self._core.update(name, trigger, task, kwargs, expected_version, policy)
+        return await self._call(edit)
+
+    async def get(self, name: str) -> Schedule:
+        return await self._call(self._core.get(name))
+
+    async def schedules(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
+        return await self._call(self._core.schedules(tenant, limit))
+
+    async def pause(self, name: str, reason: str | None = None) -> Schedule:
+        return await self._call(self._core.pause(name, reason))
+
+    async def resume(self, name: str) -> Schedule:
+        return await self._call(self._core.resume(name))
+
+    async def remove(self, name: str) -> None:
+        await self._call(self._core.remove(name))
+
+    async def run_now(self, name: str, key: str | None = None) -> RunRecord | None:
+        return await self._call(self._core.run_now(name, key))
+
+    async def runs(
+        self, schedule: str | None = None, state: str | None = None, limit: int = 50
+    ) -> list[RunRecord]:
+        return await self._call(self._core.runs(schedule, state, limit))
+
+    async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._core.forget_parent()
+        return await self._core.engine.call_async(coroutine)

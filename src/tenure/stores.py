@@ -1,0 +1,83 @@
+"""From a URL to a backend, which is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tenure.backends.base import Backend
+from tenure.clock import Clock
+from tenure.errors import ConfigError
+
+DEFAULT_URL = "sqlite:///tenure.db"
+_PLANNED = {
+    "postgres": "PostgreSQL",
+    "postgresql": "PostgreSQL",
+    "redis": "Redis",
+    "rediss": "Redis",
+}
+_FORMS = "sqlite:///relative/path.db, sqlite:////absolute/path.db or memory://"
+
+
+def resolve(url: str | None) -> str:
+    """The URL that is meant: the one given, else $TENURE_URL, else a file in this folder."""
+    return url or os.environ.get("TENURE_URL") or DEFAULT_URL
+
+
+def parse(url: str, namespace: str, clock: Clock) -> Callable[[], Backend]:
+    """Check a URL, now, and say how to make its backend, later."""
+    if not namespace or not namespace.isprintable() or len(namespace) > 100:
+        raise ConfigError(f"namespace must be 1 to 100 printable characters, not {namespace!r}.")
+    scheme = urlsplit(url).scheme.split("+")[0] if "://" in url else ""
+    if scheme == "sqlite":
+        path = _sqlite_path(url)
+        return lambda: _make("sqlite", "SQLiteBackend", path, namespace=namespace, clock=clock)
+    if scheme == "memory":
+        return lambda: _make("memory", "MemoryBackend", clock)
+    if scheme in _PLANNED:
+        raise ConfigError(
+            f"{_PLANNED[scheme]} is not supported by this version yet. Use a SQLite file: {_FORMS}."
+        )
+    if not scheme:
+        hint = f" For a file write sqlite:///{url}." if url else ""
+        raise ConfigError(f"{url!r} is not a URL.{hint} Known forms: {_FORMS}.")
+    raise ConfigError(f"unknown URL scheme {scheme!r} in {url!r}. Known forms: {_FORMS}.")
+
+
+def _sqlite_path(url: str) -> Path:
+    rest = url.split("://", 1)[1].split("?", 1)[0]
+    if rest and not rest.startswith("/"):
+        raise ConfigError(
+            f"{url!r} has two slashes where three are needed: write sqlite:///{rest} for a file"
+            f" beside the program, or sqlite:////{rest} for an absolute path."
+        )
+    path = unquote(rest[1:])
+    if path in ("", ":memory:"):
+        raise ConfigError(
+            f"{url!r} names no file. A SQLite database in memory belongs to one connection and"
+            " cannot be shared; use memory:// for tests, or a file such as sqlite:///tenure.db."
+        )
+    return Path(path)
+
+
+def _make(module: str, name: str, *args: object, **kwargs: object) -> Backend:
+    backend: Backend = getattr(import_module(f"tenure.backends.{module}"), name)(*args, **kwargs)
+    return backend
+
+
+def fence_of(connection: object) -> Callable[[Any, str, str, int, str], None]:
+    """How a fence is checked on a connection of this kind."""
+    driver = type(connection).__module__.split(".")[0]
+    if driver != "sqlite3":
+        raise ConfigError(
+            f"fence() does not know connections of {type(connection).__qualname__} ({driver});"
+            " give it a sqlite3.Connection."
+        )
+    check: Callable[[Any, str, str, int, str], None] = import_module(
+        "tenure.backends.sqlite.fence"
+    ).fence
+    return check
