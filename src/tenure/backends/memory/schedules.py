@@ -50,15 +50,16 @@ class MemorySchedules:
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
         t = self._tables
-        names = [change.spec.name for change in changes]
-        for i, change in enumerate(changes):
-            stored = t.named(change.spec.name)
-            if change.replaces is None and (stored is not None or change.spec.name in names[:i]):
-                raise Conflict(f"a schedule named {change.spec.name!r} exists already.")
+        before: set[str] = set()  # in this call
+        for change in changes:
+            name, stored = change.spec.name, t.named(change.spec.name)
+            if change.replaces is None and (stored is not None or name in before):
+                raise Conflict(f"a schedule named {name!r} exists already.")
             if change.replaces is not None and (
-                not _unchanged(stored, change.replaces) or change.spec.name in names[:i]
+                not _unchanged(stored, change.replaces) or name in before
             ):
-                raise Conflict(f"schedule {change.spec.name!r} changed since it was read.")
+                raise Conflict(f"schedule {name!r} changed since it was read.")
+            before.add(name)
         now, changed = t.clock.now(), []
         for change in changes:
             old = change.replaces

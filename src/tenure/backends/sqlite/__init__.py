@@ -49,7 +49,7 @@ class SQLiteBackend:
         return self._for_leases.statements + self._for_the_rest.statements
 
     async def open(self, *, migrate: bool = True) -> None:
-        self._check_path()
+        self._check_path(migrate)
         try:
             await self._for_the_rest.open()
             await self._migrate(migrate)
@@ -89,7 +89,7 @@ class SQLiteBackend:
             )
         await self._for_the_rest.write(lambda c: migrations.apply(c, self._clock))
 
-    def _check_path(self) -> None:
+    def _check_path(self, create: bool) -> None:
         """Say what is wrong before SQLite creates anything.
 
         Never by opening the file: closing it again would drop the POSIX locks of every SQLite
@@ -102,6 +102,11 @@ class SQLiteBackend:
             raise ConfigError(
                 f"the folder {folder} does not exist. Create it, or correct the URL"
                 f" (sqlite:///relative/path.db, sqlite:////absolute/path.db)."
+            )
+        if not self.path.exists() and not create:
+            raise SchemaMismatch(
+                f"there is no database {self.path}. Check the URL; `tenure migrate --url"
+                f" {self.location}` creates it, and so does the first start of a scheduler on it."
             )
         if not self.path.exists() and not os.access(folder, os.W_OK | os.X_OK):
             raise StoreUnavailable(
