@@ -1,0 +1,93 @@
+"""What every backend must pass: each sentence of `tenure.backends.base` as a test.
+
+A backend author writes a harness and subclasses the contract:
+
+    class MyHarness(Harness):
+        ...                                  # how to open it, how to let time pass
+
+    @asynccontextmanager
+    async def open_harness() -> AsyncIterator[Harness]: ...
+
+    class TestMyBackend(BackendContract):
+        @pytest.fixture
+        async def harness(self) -> AsyncIterator[Harness]:
+            async with open_harness() as harness:
+                yield harness
+
+    TestLeaseMachine = lease_machine(open_harness).TestCase
+    TestRunMachine = run_machine(open_harness).TestCase
+
+The tests are coroutines: run them with pytest-asyncio in auto mode. A clause that does not apply to
+a backend is a visible skip with its reason, decided by the harness.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before they are imported, so that a failing assert shows its values.
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{module}"
+        for module in (
+            "due",
+            "fence",
+            "firing",
+            "harness",
+            "lease_records",
+            "leases",
+            "machines",
+            "model",
+            "recovery",
+            "runs",
+            "schedules",
+            "takeover",
+            "wakeups",
+        )
+    )
+)
+
+from tenure.testing.contract.due import DueContract  # noqa: E402
+from tenure.testing.contract.fence import FenceContract  # noqa: E402
+from tenure.testing.contract.firing import FiringContract  # noqa: E402
+from tenure.testing.contract.harness import Harness  # noqa: E402
+from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
+from tenure.testing.contract.leases import LeaseContract  # noqa: E402
+from tenure.testing.contract.machines import lease_machine, run_machine  # noqa: E402
+from tenure.testing.contract.recovery import RecoveryContract  # noqa: E402
+from tenure.testing.contract.runs import RunContract  # noqa: E402
+from tenure.testing.contract.schedules import ScheduleContract  # noqa: E402
+from tenure.testing.contract.takeover import TakeoverContract  # noqa: E402
+from tenure.testing.contract.wakeups import WakeupContract  # noqa: E402
+
+__all__ = [
+    "BackendContract",
+    "DueContract",
+    "FenceContract",
+    "FiringContract",
+    "Harness",
+    "LeaseContract",
+    "LeaseRecordContract",
+    "RecoveryContract",
+    "RunContract",
+    "ScheduleContract",
+    "TakeoverContract",
+    "WakeupContract",
+    "lease_machine",
+    "run_machine",
+]
+
+
+class BackendContract(
+    LeaseContract,
+    TakeoverContract,
+    LeaseRecordContract,
+    ScheduleContract,
+    DueContract,
+    FenceContract,
+    FiringContract,
+    RunContract,
+    RecoveryContract,
+    WakeupContract,
+):
+    """All of it, for a backend that gives all four stores."""

@@ -1,0 +1,275 @@
+"""Clauses of `ScheduleStore`: the one transaction that fires."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tenure.errors import NotFound
+from tenure.model import (
+    Fault,
+    Fired,
+    Kind,
+    Missed,
+    OccurrenceState,
+    Overlap,
+    Result,
+    RunState,
+)
+from tenure.testing.contract.harness import (
+    TASK,
+    Harness,
+    adding,
+    firing,
+    replacing,
+    together,
+)
+
+
+class FiringContract:
+    """Fire, overlap, run now, occurrences."""
+
+    # -- fire -----------------------------------------------------------------------------------
+
+    async def test_firing_records_the_occurrence_adds_the_run_and_moves_on(
+        self, harness: Harness
+    ) -> None:
+        fence = await harness.in_office(4, "ann")
+        schedule = await harness.add("a", kwargs='{"n":1}', priority=2, timeout=9.5, retries=3)
+        assert schedule.next_nominal is not None
+        later = schedule.next_nominal + timedelta(seconds=60)
+        done = await harness.schedules.fire(fence, [firing(schedule, next_nominal=later)])
+        assert done == Fired(fired=1)
+        other = await harness.another()
+        moved = (await other.schedules.find(["a"]))["a"]
+        assert (moved.next_nominal, moved.next_due) == (later, later)
+        [line] = await other.schedules.occurrences("a")
+        assert (line.schedule, line.uid, line.kind) == ("a", schedule.uid, Kind.PLANNED)
+        assert (line.nominal, line.last) == (schedule.next_nominal, schedule.next_nominal)
+        assert (line.state, line.reason, line.term) == (OccurrenceState.FIRED, None, 4)
+        assert line.run_id is not None
+        run = await harness.run(line.run_id)
+        assert (run.schedule, run.uid, run.kind) == ("a", schedule.uid, Kind.PLANNED)
+        assert (run.nominal, run.task, run.kwargs) == (schedule.next_nominal, TASK, '{"n":1}')
+        assert (run.state, run.attempt, run.crashes) == (RunState.WAITING, 0, 0)
+        assert (run.priority, run.timeout, run.retries, run.term) == (2, 9.5, 3, 4)
+        assert (run.node, run.claimed_at, run.finished_at) == (None, None, None)
+
+    async def test_same_nominal_fires_once(self, harness: Harness) -> None:
+        """The same plan again, as after a lost reply, is stale."""
+        fence, schedule = await harness.in_office(), await harness.add("a")
+        later = await harness.schedules.now() + timedelta(seconds=60)
+        plan = [firing(schedule, next_nominal=later)]
+        assert (await harness.schedules.fire(fence, plan)).fired == 1
+        assert await harness.schedules.fire(fence, plan) == Fired(stale=1)
+        assert len(await harness.runs.all("a")) == 1
+
+    async def test_simultaneous_firings_of_one_nominal_fire_once(self, harness: Harness) -> None:
+        fence, backends = await harness.in_office(), await harness.backends(4)
+        schedule = await harness.add("a", overlap=Overlap.ALLOW)
+        answers = await together(*(b.schedules.fire(fence, [firing(schedule)]) for b in backends))
+        assert sorted(answer.fired for answer in answers) == [0, 0, 0, 1]
+        assert len(await harness.runs.all("a")) == 1
+
+    async def test_occurrence_that_exists_is_not_fired_again(self, harness: Harness) -> None:
+        """An edit or a clock set back may bring the same nominal time up again."""
+        fence = await harness.in_office()
+        schedule = await harness.add("a", overlap=Overlap.ALLOW)
+        later = await harness.schedules.now() + timedelta(seconds=60)
+        await harness.schedules.fire(fence, [firing(schedule, next_nominal=later)])
+        moved = await harness.the("a")
+        [back] = await harness.schedules.change(
+            [replacing(moved, next_nominal=schedule.next_nominal, next_due=schedule.next_due)]
+        )
+        done = await harness.schedules.fire(fence, [firing(back, next_nominal=later)])
+        assert (done.fired, done.stale) == (0, 0)
+        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.schedules.occurrences("a")) == 1
+        assert (await harness.the("a")).next_nominal == later
+
+    async def test_missed_stretch_that_exists_does_not_stop_the_firing(
+        self, harness: Harness
+    ) -> None:
+        fence, schedule = await harness.in_office(), await harness.add("a")
+        first = schedule.next_nominal
+        assert first is not None
+        missed = Missed(first, first, "late")
+        [edited] = await harness.schedules.change([replacing(schedule, missed=missed)])
+        done = await harness.schedules.fire(
+            fence, [firing(edited, nominal=first + timedelta(seconds=1), missed=missed)]
+        )
+        assert (done.fired, done.stale) == (1, 0)
+        lines = await harness.schedules.occurrences("a")
+        assert [line.state for line in lines] == [OccurrenceState.FIRED, OccurrenceState.MISSED]
+
+    async def test_edited_schedule_makes_firing_stale(self, harness: Harness) -> None:
+        fence, read = await harness.in_office(), await harness.add("a")
+        await harness.schedules.change([replacing(read, reason="edited")])
+        assert await harness.schedules.fire(fence, [firing(read)]) == Fired(stale=1)
+        assert await harness.runs.all() == []
+        assert len((await harness.schedules.due(10)).schedules) == 1
+
+    async def test_paused_or_removed_schedule_makes_firing_stale(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        paused, removed = await harness.add("paused"), await harness.add("removed")
+        [now_paused] = await harness.schedules.change([replacing(paused, active=False)])
+        await harness.schedules.remove("removed")
+        plans = [firing(paused), firing(now_paused), firing(removed)]
+        assert await harness.schedules.fire(fence, plans) == Fired(stale=3)
+        assert await harness.runs.all() == []
+
+    async def test_stale_firings_leave_the_others_alone(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        stale, good = await harness.add("stale"), await harness.add("good")
+        await harness.schedules.change([replacing(stale, reason="edited")])
+        done = await harness.schedules.fire(fence, [firing(stale), firing(good)])
+        assert done == Fired(fired=1, stale=1)
+        assert [run.schedule for run in await harness.runs.all()] == ["good"]
+
+    async def test_missed_stretch_is_one_row(self, harness: Harness) -> None:
+        fence, schedule = await harness.in_office(2), await harness.add("a")
+        first = schedule.next_nominal
+        assert first is not None
+        last, nominal = first + timedelta(days=3), first + timedelta(days=4)
+        missed = Missed(first, last, "nobody was there")
+        done = await harness.schedules.fire(
+            fence, [firing(schedule, nominal=nominal, missed=missed)]
+        )
+        assert done == Fired(fired=1, missed=1)
+        fired, line = await harness.schedules.occurrences("a")
+        assert (fired.state, fired.nominal) == (OccurrenceState.FIRED, nominal)
+        assert (line.state, line.reason) == (OccurrenceState.MISSED, "nobody was there")
+        assert (line.nominal, line.last, line.term) == (first, last, 2)
+
+    async def test_many_firings_are_one_call(self, harness: Harness) -> None:
+        fence, now = await harness.in_office(), await harness.schedules.now()
+        added = await harness.schedules.change([adding(f"s{i}", now) for i in range(300)])
+        assert (await harness.schedules.fire(fence, [firing(s) for s in added])).fired == 300
+        assert len(await harness.runs.all(limit=1_000)) == 300
+        assert (await harness.schedules.due(10)).schedules == []
+
+    async def test_fault_sets_the_schedule_aside_with_its_reason(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        broken, good = await harness.add("broken"), await harness.add("good")
+        fault = Fault(broken.uid, broken.version, "cannot be read")
+        await harness.schedules.fire(fence, [firing(good)], [fault])
+        aside = await harness.the("broken")
+        assert (aside.active, aside.reason) == (False, "cannot be read")
+        assert [run.schedule for run in await harness.runs.all()] == ["good"]
+
+    async def test_fault_of_an_older_version_changes_nothing(self, harness: Harness) -> None:
+        fence, broken = await harness.in_office(), await harness.add("broken")
+        [mended] = await harness.schedules.change([replacing(broken, reason=None)])
+        await harness.schedules.fire(fence, [], [Fault(broken.uid, broken.version, "wrong")])
+        assert await harness.the("broken") == mended
+
+    # -- overlap --------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("state", [RunState.WAITING, RunState.CLAIMED])
+    async def test_overlap_skip_records_the_occurrence_as_skipped(
+        self, harness: Harness, state: RunState
+    ) -> None:
+        fence, schedule = await harness.in_office(), await harness.add("a")
+        later = await harness.schedules.now() + timedelta(seconds=60)
+        await harness.schedules.fire(fence, [firing(schedule, next_nominal=later)])
+        if state is RunState.CLAIMED:
+            await harness.runs.claim("node", [TASK], 1)
+        moved = await harness.the("a")
+        assert await harness.schedules.fire(fence, [firing(moved)]) == Fired(skipped=("a",))
+        skipped = (await harness.schedules.occurrences("a"))[0]
+        assert (skipped.nominal, skipped.state) == (later, OccurrenceState.SKIPPED)
+        assert skipped.reason
+        assert skipped.run_id is None
+        assert (await harness.the("a")).next_nominal is None
+        assert [run.state for run in await harness.runs.all("a")] == [state]
+
+    async def test_overlap_skip_fires_again_once_the_run_has_ended(self, harness: Harness) -> None:
+        fence, run = await harness.in_office(), await harness.claimed_run("first", lock="shared")
+        await harness.runs.finish([Result(run.id, run.attempt, "node", RunState.FAILED)])
+        schedule = await harness.add("a", lock="shared")
+        assert await harness.schedules.fire(fence, [firing(schedule)]) == Fired(fired=1)
+
+    async def test_overlap_skip_looks_at_the_lock_not_the_schedule(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        await harness.waiting_run("first", lock="shared")
+        same, other = await harness.add("same", lock="shared"), await harness.add("other")
+        done = await harness.schedules.fire(fence, [firing(same), firing(other)])
+        assert done == Fired(fired=1, skipped=("same",))
+
+    @pytest.mark.parametrize("overlap", [Overlap.QUEUE, Overlap.ALLOW])
+    async def test_overlap_queue_and_allow_add_another_run(
+        self, harness: Harness, overlap: Overlap
+    ) -> None:
+        fence, schedule = await harness.in_office(), await harness.add("a", -9.0, overlap=overlap)
+        assert schedule.next_nominal is not None
+        second = schedule.next_nominal + timedelta(microseconds=1)
+        await harness.schedules.fire(fence, [firing(schedule, next_nominal=second)])
+        assert (await harness.schedules.fire(fence, [firing(await harness.the("a"))])).fired == 1
+        claimed = (await harness.runs.claim("node", [TASK], 10)).runs
+        assert len(claimed) == (1 if overlap is Overlap.QUEUE else 2)
+        assert claimed[0].nominal == schedule.next_nominal
+
+    # -- run now --------------------------------------------------------------------------------
+
+    async def test_run_now_adds_a_manual_run_that_is_due(self, harness: Harness) -> None:
+        run = await harness.waiting_run("a", kwargs='{"n":1}')
+        assert (run.kind, run.schedule, run.kwargs) == (Kind.MANUAL, "a", '{"n":1}')
+        [line] = await harness.schedules.occurrences("a")
+        assert (line.kind, line.state, line.run_id) == (Kind.MANUAL, OccurrenceState.FIRED, run.id)
+        assert [r.id for r in (await harness.runs.claim("node", [TASK], 1)).runs] == [run.id]
+
+    async def test_run_now_with_the_same_key_gives_the_same_run(self, harness: Harness) -> None:
+        run = await harness.waiting_run("a", "key", overlap=Overlap.ALLOW)
+        other = await harness.another()
+        assert await other.schedules.run_now("a", "key") == (run.id, False)
+        claimed = (await harness.runs.claim("node", [TASK], 9)).runs[0]
+        await harness.runs.finish([Result(run.id, claimed.attempt, "node", RunState.SUCCEEDED)])
+        assert await harness.schedules.run_now("a", "key") == (run.id, False)
+        assert len(await harness.runs.all()) == 1
+
+    async def test_keys_of_run_now_are_per_schedule(self, harness: Harness) -> None:
+        first, second = await harness.waiting_run("a", "key"), await harness.waiting_run("b", "key")
+        assert first.id != second.id
+        assert (first.schedule, second.schedule) == ("a", "b")
+
+    async def test_simultaneous_run_nows_with_one_key_give_one_run(self, harness: Harness) -> None:
+        backends = await harness.backends(4)
+        await harness.schedules.change([adding("a", None, overlap=Overlap.ALLOW)])
+        answers = await together(*(b.schedules.run_now("a", "key") for b in backends))
+        assert len({run_id for run_id, _ in answers}) == 1
+        assert sorted(new for _, new in answers) == [False, False, False, True]
+
+    async def test_run_now_that_overlaps_is_recorded_as_skipped(self, harness: Harness) -> None:
+        await harness.waiting_run("a", "first")
+        assert await harness.schedules.run_now("a", "second") == (None, True)
+        assert await harness.schedules.run_now("a", "second") == (None, False)
+        lines = await harness.schedules.occurrences("a")
+        assert sorted(str(line.state) for line in lines) == ["fired", "skipped"]
+        assert len(await harness.runs.all()) == 1
+
+    async def test_run_now_leaves_the_plan_alone(self, harness: Harness) -> None:
+        schedule = await harness.add("a", due_in=harness.ttl * 10)
+        await harness.schedules.run_now("a", "key")
+        assert await harness.the("a") == schedule
+
+    async def test_run_now_of_an_unknown_schedule_is_not_found(self, harness: Harness) -> None:
+        with pytest.raises(NotFound):
+            await harness.schedules.run_now("never", "key")
+
+    # -- occurrences ----------------------------------------------------------------------------
+
+    async def test_occurrences_are_newest_first_and_limited(self, harness: Harness) -> None:
+        fence, now = await harness.in_office(), await harness.schedules.now()
+        await harness.add("other")
+        moments = [now + timedelta(microseconds=i) for i in range(4)]
+        [schedule] = await harness.schedules.change([adding("a", moments[0])])
+        for moment in moments[1:]:
+            await harness.schedules.fire(fence, [firing(schedule, next_nominal=moment)])
+            schedule = await harness.the("a")
+        lines = await harness.schedules.occurrences("a")
+        assert [line.nominal for line in lines] == moments[2::-1]
+        assert [o.nominal for o in await harness.schedules.occurrences("a", limit=1)] == [
+            moments[2]
+        ]
+        assert await harness.schedules.occurrences("never") == []

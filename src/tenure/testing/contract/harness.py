@@ -1,0 +1,200 @@
+"""What the contract needs from a backend's tests, and the few builders that its clauses share."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import pytest
+
+from tenure.backends.base import Backend, LeaseStore, RunStore, ScheduleStore
+from tenure.clock import wait_event
+from tenure.identity import new_holder
+from tenure.model import (
+    Change,
+    DueSchedule,
+    Fence,
+    Firing,
+    Grant,
+    Holder,
+    LeaseRecord,
+    Missed,
+    RunRecord,
+    Schedule,
+    ScheduleSpec,
+)
+
+T = TypeVar("T")
+SCOPE = "contract"
+TASK = "contract.task"
+
+
+class Harness(ABC):
+    """A fresh store, and the means to let its time pass.
+
+    Every duration in the contract is a multiple of `ttl`. A backend that takes a `Clock` gives it a
+    FakeClock and any ttl; one whose clock is a server's gives a tiny ttl and really waits.
+    """
+
+    ttl: float = 10.0
+    backend: Backend
+    """Open, on an empty store."""
+
+    @abstractmethod
+    async def another(self) -> Backend:
+        """Another open backend object on the same store, as another process would have it.
+        The harness closes it in the end."""
+
+    @abstractmethod
+    async def advance(self, seconds: float) -> None:
+        """Let this much of the store's time pass, or a little more."""
+
+    def holder(self, name: str) -> Holder:
+        """An identity of that name, of a process that lives: this one."""
+        return replace(new_holder(), id=name)
+
+    async def orphan(self, name: str) -> Grant | None:
+        """Acquire this lease for a holder that the store can then prove to be dead; None if the
+        store has no such proof."""
+        return None
+
+    async def foreign(self) -> Backend | None:
+        """Another backend whose holders' clock this store cannot compare with ours; None if there
+        is one clock for all."""
+        return None
+
+    # -- shorthands -----------------------------------------------------------------------------
+
+    @property
+    def leases(self) -> LeaseStore:
+        return self.backend.leases
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        return self.backend.schedules
+
+    @property
+    def runs(self) -> RunStore:
+        return self.backend.runs
+
+    async def backends(self, count: int) -> list[Backend]:
+        return [self.backend] + [await self.another() for _ in range(count - 1)]
+
+    async def grant(self, name: str, holder: str | Holder = "ann", **options: Any) -> Grant:
+        """Acquire what is free."""
+        who = self.holder(holder) if isinstance(holder, str) else holder
+        answer = await self.leases.acquire(name, who, options.pop("ttl", self.ttl), **options)
+        assert isinstance(answer, Grant), f"{name!r} should be free: {answer}"
+        return answer
+
+    async def refused(self, name: str, holder: str = "bob") -> LeaseRecord:
+        """Ask for what is held."""
+        answer = await self.leases.acquire(name, self.holder(holder), self.ttl)
+        assert isinstance(answer, LeaseRecord), f"{name!r} should be held: {answer}"
+        return answer
+
+    async def in_office(self, term: int = 1, holder: str = "ann") -> Fence:
+        fence = Fence(SCOPE, term, holder)
+        assert await self.schedules.take_office(fence)
+        return fence
+
+    async def add(self, name: str, due_in: float = 0.0, **options: Any) -> Schedule:
+        """Add a schedule whose next nominal time is `due_in` seconds away."""
+        nominal = await self.schedules.now() + timedelta(seconds=due_in)
+        [schedule] = await self.schedules.change([adding(name, nominal, **options)])
+        return schedule
+
+    async def waiting_run(self, name: str, key: str = "1", **options: Any) -> RunRecord:
+        """A run that waits: of a schedule that is never due by itself, run now."""
+        if name not in await self.schedules.find([name]):
+            await self.schedules.change([adding(name, None, **options)])
+        run_id, new = await self.schedules.run_now(name, key)
+        assert new
+        assert run_id is not None
+        return await self.run(run_id)
+
+    async def claimed_run(self, name: str, node: str = "node", **options: Any) -> RunRecord:
+        """A run that this node has claimed: of the task that bears the schedule's name."""
+        waiting = await self.waiting_run(name, task=name, **options)
+        [run] = (await self.runs.claim(node, [name], 1)).runs
+        assert run.id == waiting.id
+        return run
+
+    async def run(self, run_id: int) -> RunRecord:
+        record = await self.runs.get(run_id)
+        assert record is not None, f"there is no run {run_id}"
+        return record
+
+    async def the(self, name: str) -> Schedule:
+        return (await self.schedules.find([name]))[name]
+
+    async def heard(self, event: asyncio.Event, patience: float = 5.0) -> bool:
+        """Wait for a wake-up: by real time where threads bring it, while the store's passes."""
+        waited = 0.0
+        while not event.is_set() and waited < patience:
+            await self.advance(self.ttl / 20)
+            await wait_event(event, 0.02)
+            waited += 0.02
+        return event.is_set()
+
+
+def adding(name: str, nominal: datetime | None, **options: Any) -> Change:
+    """A new schedule. The trigger's text means nothing here: a store keeps it and does not read."""
+    change = {k: options.pop(k) for k in ("active", "reason", "missed") if k in options}
+    spec = ScheduleSpec(
+        name,
+        trigger=options.pop("trigger", '{"type":"contract"}'),
+        task=options.pop("task", TASK),
+        **options,
+    )
+    return Change(spec, nominal, nominal, **change)
+
+
+def replacing(old: Schedule, **options: Any) -> Change:
+    """The schedule as it was read, put back with some changes."""
+    change = Change(
+        old.spec, old.next_nominal, old.next_due, active=old.active, reason=old.reason, replaces=old
+    )
+    return replace(change, **options)
+
+
+def firing(
+    schedule: Schedule | DueSchedule,
+    *,
+    nominal: datetime | None = None,
+    next_nominal: datetime | None = None,
+    missed: Missed | None = None,
+) -> Firing:
+    """Fire it as it was read, and move it on."""
+    expected = schedule.next_nominal
+    assert expected is not None
+    return Firing(
+        uid=schedule.uid,
+        version=schedule.version,
+        expected=expected,
+        nominal=nominal or expected,
+        missed=missed,
+        next_nominal=next_nominal,
+        next_due=next_nominal,
+    )
+
+
+async def together(*calls: Awaitable[Any]) -> list[Any]:
+    """All at the same time; errors are results."""
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def turn() -> None:
+    """Let others have a turn; no time passes."""
+    await asyncio.sleep(0)  # noqa: TID251 - see above
+
+
+def skip_unless(value: T | None, reason: str) -> T:
+    """A clause that does not apply here is skipped, visibly."""
+    if value is None:
+        pytest.skip(reason)
+    return value

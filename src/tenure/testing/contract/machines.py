@@ -1,0 +1,261 @@
+"""Stateful property tests: any sequence of calls, each answer judged by a model.
+
+Hypothesis drives the rules, which are plain functions: each runs its calls on a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tenure.errors import Fenced
+from tenure.model import Fence, Grant, Overlap, Result, RunState
+from tenure.testing.contract.harness import SCOPE, TASK, Harness, adding
+from tenure.testing.contract.model import FenceModel, LeaseModel, RunModel, RunsModel
+
+T = TypeVar("T")
+OpenHarness = Callable[[], AbstractAsyncContextManager[Harness]]
+
+_NAMES = st.sampled_from(["one", "two"])
+_HOLDERS = st.sampled_from(["ann", "bob", "cat"])
+_NODES = st.sampled_from(["node 1", "node 2", "node 3"])
+_TERMS = st.integers(1, 6)
+_SETTINGS = settings(
+    deadline=None,
+    stateful_step_count=40,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+
+
+class _Machine(RuleBasedStateMachine):
+    """Opens a harness and closes it. No sum of the waits below meets an expiry or a due time, so
+    that a store whose time really passes may be a little late."""
+
+    open_harness: OpenHarness
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.context = type(self).open_harness()
+        self.harness = self.do(self.context.__aenter__())
+        self.stores = self.do(self.harness.backends(2))
+        self.time = 0.0
+
+    def do(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(call)
+
+    @rule(part=st.sampled_from([0.3, 0.6, 1.2]))
+    def pass_time(self, part: float) -> None:
+        self.do(self.harness.advance(part * self.harness.ttl))
+        self.time += part * self.harness.ttl
+
+    def teardown(self) -> None:
+        self.do(self.context.__aexit__(None, None, None))
+        self.runner.close()
+
+
+class _LeaseMachine(_Machine):
+    """Leases and the fence: terms only grow, one live holder, writes of one term only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases = {"one": LeaseModel(), "two": LeaseModel()}
+        self.grants: list[Grant] = []
+        self.fence = FenceModel()
+
+    @rule(name=_NAMES, holder=_HOLDERS, floor=st.sampled_from([0, 0, 3, 50]), at=st.booleans())
+    def acquire(self, name: str, holder: str, floor: int, at: bool) -> None:
+        leases, who = self.stores[at].leases, self.harness.holder(holder)
+        answer = self.do(leases.acquire(name, who, self.harness.ttl, floor=floor))
+        if isinstance(answer, Grant):
+            assert (answer.name, answer.ttl) == (name, self.harness.ttl)
+            self.grants.append(answer)
+        self.leases[name].acquired(answer, holder, floor, self.time)
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data(), at=st.booleans())
+    def renew(self, data: st.DataObject, at: bool) -> None:
+        asked = data.draw(st.sets(st.sampled_from(self.grants), min_size=1, max_size=4))
+        renewed = self.do(self.stores[at].leases.renew(list(asked)))
+        assert renewed <= asked
+        for grant in asked:
+            self.leases[grant.name].renewed(grant, grant in renewed, self.time)
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data(), at=st.booleans())
+    def release(self, data: st.DataObject, at: bool) -> None:
+        grant = data.draw(st.sampled_from(self.grants))
+        self.leases[grant.name].released(grant, self.do(self.stores[at].leases.release(grant)))
+
+    @rule(name=_NAMES, at=st.booleans())
+    def evict(self, name: str, at: bool) -> None:
+        self.leases[name].evicted(self.do(self.stores[at].leases.evict(name, "why not")))
+
+    @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
+    def take_office(self, term: int, holder: str, at: bool) -> None:
+        fence = Fence(SCOPE, term, holder)
+        self.fence.took_office(fence, self.do(self.stores[at].schedules.take_office(fence)))
+
+    @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
+    def write(self, term: int, holder: str, at: bool) -> None:
+        fence, accepted = Fence(SCOPE, term, holder), True
+        try:
+            self.do(self.stores[at].schedules.fire(fence, []))
+        except Fenced:
+            accepted = False
+        self.fence.wrote(fence, accepted)
+
+    @invariant()
+    def records_agree(self) -> None:
+        for name, model in self.leases.items():
+            model.seen(self.do(self.harness.leases.read(name)), self.time)
+        floor = self.do(self.harness.schedules.floor(SCOPE))
+        assert floor == (self.fence.fence.term if self.fence.fence else 0)
+
+    @invariant()
+    def history_agrees(self) -> None:
+        """One line for each grant, and only the stored one is open."""
+        lines = self.do(self.harness.leases.history(limit=1_000))
+        assert {(x.name, x.holder, x.term) for x in lines} == {
+            (g.name, g.holder, g.term) for g in self.grants
+        }
+        held = {model.grant for model in self.leases.values() if model.grant}
+        assert {(x.name, x.term) for x in lines if x.ended_at is None} == {
+            (grant.name, grant.term) for grant in held
+        }
+
+
+_SCHEDULES: dict[str, tuple[Overlap, str | None, int]] = {
+    "skip": (Overlap.SKIP, None, 0),
+    "queue": (Overlap.QUEUE, None, 0),
+    "allow": (Overlap.ALLOW, None, 0),
+    "shared": (Overlap.QUEUE, "shared", 0),
+    "urgent": (Overlap.QUEUE, "shared", 5),
+}
+
+
+class _RunMachine(_Machine):
+    """Claims: one node at a time, one claim per lock, only the claim can finish the run."""
+
+    max_crashes = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = RunsModel()
+        self.attempts: list[tuple[int, int, str]] = []
+        self.keys = 0
+        self.fence = self.do(self.harness.in_office())
+        changes = [
+            adding(name, None, overlap=overlap, lock=lock, priority=priority)
+            for name, (overlap, lock, priority) in _SCHEDULES.items()
+        ]
+        self.do(self.harness.schedules.change(changes))
+
+    @rule(name=st.sampled_from(sorted(_SCHEDULES)), at=st.booleans())
+    def run_now(self, name: str, at: bool) -> None:
+        overlap, lock, _ = _SCHEDULES[name]
+        key = None if overlap is Overlap.ALLOW else lock or name
+        self.keys += 1
+        run_id, new = self.do(self.stores[at].schedules.run_now(name, str(self.keys)))
+        assert new
+        busy = any(run.open and run.lock == key for run in self.model.runs.values())
+        assert (run_id is None) == (overlap is Overlap.SKIP and busy)
+        if run_id is not None:
+            assert run_id not in self.model.runs
+            self.model.runs[run_id] = RunModel(name, key)
+
+    @rule(node=_NODES, limit=st.integers(0, 4), at=st.booleans())
+    def claim(self, node: str, limit: int, at: bool) -> None:
+        batch = self.do(self.stores[at].runs.claim(node, [TASK], limit))
+        self._check_order({run.id for run in batch.runs})
+        self.model.claimed(batch.runs, node, limit, self.time)
+        self.attempts += [(run.id, run.attempt, node) for run in batch.runs]
+
+    def _check_order(self, taken: set[int]) -> None:
+        """Nothing that was left, and could have been taken instead, goes before what was taken."""
+        claimable = self.model.claimable(self.time)
+        records = {id_: self.do(self.harness.run(id_)) for id_ in claimable}
+        locks = {claimable[id_].lock for id_ in taken if id_ in claimable}
+        for left in set(claimable) - taken:
+            lock = claimable[left].lock
+            rivals = [
+                id_ for id_ in taken & set(claimable) if not lock or claimable[id_].lock == lock
+            ]
+            if lock and lock not in locks:
+                rivals = list(taken & set(claimable))
+            rank = -records[left].priority, records[left].due
+            for rival in rivals:
+                assert (-records[rival].priority, records[rival].due) <= rank
+
+    @precondition(lambda self: self.attempts)
+    @rule(
+        data=st.data(),
+        state=st.sampled_from([RunState.SUCCEEDED, RunState.FAILED, RunState.WAITING]),
+        delay=st.sampled_from([0.0, 0.5]),
+        at=st.booleans(),
+    )
+    def finish(self, data: st.DataObject, state: RunState, delay: float, at: bool) -> None:
+        """Any attempt that ever was may report, however late."""
+        id_, attempt, node = data.draw(st.sampled_from(self.attempts))
+        result = Result(id_, attempt, node, state, delay=delay * self.harness.ttl)
+        [yes] = self.do(self.stores[at].runs.finish([result]))
+        run = self.model.finished(id_, attempt, node, yes)
+        if run is not None:
+            run.done = state is not RunState.WAITING
+            run.due = self.time + result.delay
+
+    @rule(node=_NODES, at=st.booleans())
+    def bury(self, node: str, at: bool) -> None:
+        done = self.do(self.stores[at].runs.recover(self.fence, node, self.max_crashes))
+        lost = 0
+        mine = self.model.of(node)
+        for run in mine.values():
+            run.node, run.crashes, run.due = None, run.crashes + 1, self.time
+            run.done = run.crashes >= self.max_crashes
+            lost += run.done
+        assert (done.rerun, done.lost) == (len(mine) - lost, lost)
+
+    @invariant()
+    def records_agree(self) -> None:
+        records = {run.id: run for run in self.do(self.harness.runs.all(limit=1_000))}
+        assert set(records) == set(self.model.runs)
+        for id_, run in self.model.runs.items():
+            record = records[id_]
+            assert (record.attempt, record.crashes) == (run.attempt, run.crashes)
+            assert (record.state is RunState.CLAIMED) == (run.node is not None)
+            assert (record.state is RunState.WAITING) == (run.open and run.node is None)
+            if run.open:
+                assert record.node == run.node
+        claimants = {run.node for run in self.model.runs.values() if run.node}
+        assert set(self.do(self.harness.runs.claimants())) == claimants
+
+    @invariant()
+    def locks_are_exclusive(self) -> None:
+        claimed = self.do(self.harness.runs.all(state=RunState.CLAIMED, limit=1_000))
+        locks = [run.lock for run in claimed if run.lock]
+        assert len(locks) == len(set(locks))
+
+
+def lease_machine(open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
+    """The property test of leases and fence for this backend: use its `.TestCase`."""
+    return _bound(_LeaseMachine, open_harness)
+
+
+def run_machine(open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
+    """The property test of runs and claims for this backend: use its `.TestCase`."""
+    return _bound(_RunMachine, open_harness)
+
+
+def _bound(machine: type[_Machine], open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
+    members = {"open_harness": staticmethod(open_harness)}
+    bound: type[_Machine] = type(machine.__name__, (machine,), members)
+    bound.TestCase.settings = _SETTINGS
+    return bound

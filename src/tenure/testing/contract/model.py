@@ -1,0 +1,144 @@
+"""What leases, the fence and claims are, written down a second time and as simply as possible.
+
+The models know nothing of any backend. They are told what was asked and what was answered, and say
+whether that answer can be right. Where the specification leaves a choice (by how much a term grows,
+which of two equally old runs goes first) so do they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tenure.model import Fence, Grant, LeaseRecord, RunRecord
+
+
+@dataclass
+class LeaseModel:
+    """One lease. `time` is any clock that the store's agrees with."""
+
+    highest: int = 0
+    """The greatest term ever seen, also of evictions."""
+    grant: Grant | None = None
+    expires: float = 0.0
+
+    def live(self, time: float) -> bool:
+        return self.grant is not None and time < self.expires
+
+    def acquired(self, answer: Grant | LeaseRecord, holder: str, floor: int, time: float) -> None:
+        free = not self.live(time) or (self.grant is not None and self.grant.holder == holder)
+        if isinstance(answer, Grant):
+            assert free, f"granted to {holder} while {self.grant} was live"
+            assert answer.holder == holder
+            assert answer.term > self.highest, "the term did not grow"
+            assert answer.term > floor, "the term is not above the floor"
+            self.grant, self.highest = answer, answer.term
+            self.expires = time + answer.ttl
+        else:
+            assert not free, f"refused to {holder} though it was free"
+            assert self.grant is not None
+            assert (answer.holder, answer.term) == (self.grant.holder, self.grant.term)
+
+    def renewed(self, asked: Grant, yes: bool, time: float) -> None:
+        assert yes == (asked == self.grant), f"renewal of {asked}: {yes}; it is {self.grant}"
+        if yes:
+            self.expires = time + asked.ttl
+
+    def released(self, asked: Grant, yes: bool) -> None:
+        assert yes == (asked == self.grant), f"release of {asked}: {yes}; it is {self.grant}"
+        if yes:
+            self.grant = None
+
+    def evicted(self, record: LeaseRecord | None) -> None:
+        assert (record is None) == (self.grant is None)
+        if record is not None and self.grant is not None:
+            assert (record.holder, record.term) == (self.grant.holder, self.grant.term)
+            self.grant = None
+            self.highest += 1  # at least: the next record tells
+
+    def seen(self, record: LeaseRecord | None, time: float) -> None:
+        if record is None:
+            assert self.highest == 0, "a lease that was held is not on record"
+            return
+        assert record.term >= self.highest, "the term went back"
+        self.highest = record.term
+        assert record.holder == (self.grant.holder if self.grant else None)
+        assert record.live == self.live(time)
+
+
+@dataclass
+class FenceModel:
+    """Who is in office."""
+
+    fence: Fence | None = None
+
+    def took_office(self, asked: Fence, yes: bool) -> None:
+        allowed = self.fence is None or asked == self.fence or asked.term > self.fence.term
+        assert yes == allowed, f"{asked} took office: {yes}; in office was {self.fence}"
+        if yes:
+            self.fence = asked
+
+    def wrote(self, asked: Fence, accepted: bool) -> None:
+        assert accepted == (asked == self.fence), f"{asked}: {accepted}; in office {self.fence}"
+
+
+@dataclass
+class RunModel:
+    """One run, as its claims and results say it must be."""
+
+    schedule: str
+    lock: str | None
+    attempt: int = 0
+    crashes: int = 0
+    node: str | None = None
+    """Who has claimed it."""
+    done: bool = False
+    due: float = 0.0
+
+    @property
+    def open(self) -> bool:
+        return not self.done
+
+
+@dataclass
+class RunsModel:
+    """All runs: which may be claimed, and whose results count."""
+
+    runs: dict[int, RunModel] = field(default_factory=dict)
+
+    def claimable(self, time: float) -> dict[int, RunModel]:
+        locked = {run.lock for run in self.runs.values() if run.node and run.lock}
+        return {
+            id_: run
+            for id_, run in self.runs.items()
+            if run.open and not run.node and run.due <= time and run.lock not in locked
+        }
+
+    def claimed(self, answer: Iterable[RunRecord], node: str, limit: int, time: float) -> None:
+        records = list(answer)
+        claimable = self.claimable(time)
+        ids = [record.id for record in records]
+        assert len(ids) == len(set(ids)) <= limit
+        assert set(ids) <= set(claimable), "claimed what could not be claimed"
+        locks = [claimable[id_].lock for id_ in ids if claimable[id_].lock]
+        assert len(locks) == len(set(locks)), "one lock was claimed twice"
+        keys = {run.lock or f"run {id_}" for id_, run in claimable.items()}
+        assert len(ids) == min(limit, len(keys)), "left something that could be claimed"
+        for record in records:
+            run = self.runs[record.id]
+            run.node, run.attempt = node, run.attempt + 1
+            assert (record.node, record.attempt) == (node, run.attempt)
+            assert record.crashes == run.crashes
+
+    def finished(self, id_: int, attempt: int, node: str, yes: bool) -> RunModel | None:
+        """The run whose claim has ended, if the result counted."""
+        run = self.runs.get(id_)
+        mine = run is not None and run.open and (run.node, run.attempt) == (node, attempt)
+        assert yes == mine, f"result of run {id_} by {node}, attempt {attempt}: {yes}; it is {run}"
+        if run is None or not yes:
+            return None
+        run.node = None
+        return run
+
+    def of(self, node: str) -> dict[int, RunModel]:
+        return {id_: run for id_, run in self.runs.items() if run.node == node}
