@@ -27,6 +27,8 @@ from tenure.tasks import Policy, Tasks
 from tenure.threads import Threads
 from tenure.triggers import Trigger
 
+_inherited: list[Backend] = []
+
 
 class Core:
     """One scheduler of one process."""
@@ -86,6 +88,10 @@ class Core:
     def forget_parent(self) -> None:
         """In a forked child: leave what was inherited to the parent, and begin anew."""
         if self.engine.forked:
+            # Kept, so that nothing closes the parent's connections from here.
+            _inherited.extend(
+                kept for kept in (self._backend, self._lease_backend) if kept is not None
+            )
             self.engine = Engine()
             self.node = self._backend = self._lease_backend = self._opening = None
             self._pool = self._own_loop = self._telling = None

@@ -36,6 +36,7 @@ from tenure.threads import Threads
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+_inherited: list[Backend] = []
 _logger = logging.getLogger("tenure.lease")
 
 
@@ -235,6 +236,8 @@ class Leases:
 
     def _forget_parent(self) -> None:
         if self._engine.forked:
+            if self._backend is not None:
+                _inherited.append(self._backend)  # the parent's: never to be closed from here
             self._engine = Engine("tenure-leases-loop")
             self._backend = self._keeper = self._opening = None
 

@@ -59,11 +59,11 @@ class SQLiteBackend:
             await self._for_the_rest.close()
             await self._for_leases.close()
             raise
-        shared = (self._lock_file, self._namespace, self._clock)
-        self.leases = SQLiteLeases(self._for_leases, *shared)
+        self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
+        shared = (self.wakeups, self._namespace, self._clock)
+        self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
         self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
         self.runs = SQLiteRuns(self._for_the_rest, *shared, self.schedules.check)
-        self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
 
     async def close(self) -> None:
         if self._lock_file is None:

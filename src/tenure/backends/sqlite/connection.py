@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -23,6 +24,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 OLDEST_SQLITE = (3, 33, 0)
 BUSY_AFTER = 5.0
+CLOSE_WITHIN = 2.0
 _STEP, _LONGEST_STEP = 0.0005, 0.008
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
 
@@ -49,7 +51,9 @@ class Connection:
         await self._threads.call(self._guard, self._open)
 
     async def close(self) -> None:
-        await self._threads.call(self._close)
+        with suppress(TimeoutError):  # a call that hangs must not keep the process from ending
+            async with asyncio.timeout(CLOSE_WITHIN):
+                await self._threads.call(self._close)
         self._threads.close()
 
     async def read(self, work: Work[T]) -> T:

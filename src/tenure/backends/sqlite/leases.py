@@ -19,6 +19,7 @@ from tenure.backends.base import lease_topic
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
 from tenure.identity import clock_domain, is_dead
 from tenure.model import Grant, Holder, LeaseRecord, Tenure
@@ -42,10 +43,16 @@ class SQLiteLeases:
     """The lease table of one namespace, on a connection that nothing else uses."""
 
     def __init__(
-        self, connection: Connection, lock_file: LockFile, namespace: str, clock: Clock
+        self,
+        connection: Connection,
+        lock_file: LockFile,
+        wakeups: SQLiteWakeups,
+        namespace: str,
+        clock: Clock,
     ) -> None:
         self._connection = connection
         self._lock_file = lock_file
+        self._wakeups = wakeups
         self._namespace = namespace
         self._clock = clock
         self._boot = clock_domain()
@@ -134,7 +141,7 @@ class SQLiteLeases:
 
         released = await self._connection.write(work)
         if released:
-            self._lock_file.wake(lease_topic(grant.name))
+            self._wakeups.send(lease_topic(grant.name))
         return released
 
     async def evict(self, name: str, reason: str) -> LeaseRecord | None:
@@ -151,7 +158,7 @@ class SQLiteLeases:
         row = await self._connection.write(work)
         if row is None:
             return None
-        self._lock_file.wake(lease_topic(name))
+        self._wakeups.send(lease_topic(name))
         return self._record(row)
 
     async def forget(self, prefix: str, older_than: float) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from tenure.backends.base import RUNS
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
 from tenure.model import (
     ClaimBatch,
@@ -33,13 +33,13 @@ class SQLiteRuns:
     def __init__(
         self,
         connection: Connection,
-        lock_file: LockFile,
+        wakeups: SQLiteWakeups,
         namespace: str,
         clock: Clock,
         check: Callable[[sqlite3.Connection, Fence], None],
     ) -> None:
         self._connection = connection
-        self._lock_file = lock_file
+        self._wakeups = wakeups
         self._namespace = namespace
         self._clock = clock
         self._check = check
@@ -60,13 +60,15 @@ class SQLiteRuns:
             values = self._named(now=to_micros(now), tasks=names)
             found: list[RunRecord] = []
             locks: set[str] = set()
-            for row in c.execute(_sql["waiting"], values):
+            rows = c.execute(_sql["waiting"], values)
+            for row in rows:
                 if row["lock"] is not None and row["lock"] in locks:
                     continue
                 locks.add(row["lock"])
                 found.append(_run(row))
                 if len(found) == limit:
                     break
+            rows.close()  # an unfinished read would keep the write-ahead log from being reset
             c.executemany(
                 _sql["claim"],
                 [{"id": run.id, "node": node, "now": values["now"]} for run in found],
@@ -90,7 +92,7 @@ class SQLiteRuns:
 
         kept = await self._connection.write(work)
         if any(result.state is RunState.WAITING for result in results):
-            self._lock_file.wake(RUNS)
+            self._wakeups.send(RUNS)
         return kept
 
     async def claimed(self, node: str) -> list[RunRecord]:
@@ -119,7 +121,7 @@ class SQLiteRuns:
 
         done = await self._connection.write(work)
         if done.rerun:
-            self._lock_file.wake(RUNS)
+            self._wakeups.send(RUNS)
         return done
 
     async def prune(self, fence: Fence, older_than: float, limit: int) -> int:

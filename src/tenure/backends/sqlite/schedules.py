@@ -15,7 +15,7 @@ from datetime import datetime
 from tenure.backends.base import RUNS, SCHEDULES
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
 from tenure.errors import Conflict, Fenced, NotFound
 from tenure.model import (
@@ -46,10 +46,10 @@ class SQLiteSchedules:
     """The schedules of one namespace."""
 
     def __init__(
-        self, connection: Connection, lock_file: LockFile, namespace: str, clock: Clock
+        self, connection: Connection, wakeups: SQLiteWakeups, namespace: str, clock: Clock
     ) -> None:
         self._connection = connection
-        self._lock_file = lock_file
+        self._wakeups = wakeups
         self._namespace = namespace
         self._clock = clock
 
@@ -77,7 +77,7 @@ class SQLiteSchedules:
             return [self._change(c, change, now) for change in changes]
 
         changed = await self._connection.write(work)
-        self._lock_file.wake(SCHEDULES)
+        self._wakeups.send(SCHEDULES)
         return changed
 
     async def remove(self, name: str) -> bool:
@@ -92,7 +92,7 @@ class SQLiteSchedules:
 
         removed = await self._connection.write(work)
         if removed:
-            self._lock_file.wake(SCHEDULES)
+            self._wakeups.send(SCHEDULES)
         return removed
 
     async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
@@ -155,7 +155,7 @@ class SQLiteSchedules:
             await self._connection.read(prepare)
         done = await self._connection.write(work)
         if done.fired:
-            self._lock_file.wake(RUNS)
+            self._wakeups.send(RUNS)
         return done
 
     async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
@@ -178,7 +178,7 @@ class SQLiteSchedules:
             return run_id, True
 
         answer = await self._connection.write(work)
-        self._lock_file.wake(RUNS)
+        self._wakeups.send(RUNS)
         return answer
 
     async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
