@@ -341,3 +341,30 @@ class Backlog:
     waiting: int
     claimed: int
     oldest_waiting: datetime | None
+
+
+# -- upkeep ---------------------------------------------------------------------------------------
+
+
+class Severity(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of one check of `tenure doctor`: what was found, and what to do about it."""
+
+    check: str
+    severity: Severity
+    text: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The migrations that a store lacks: their names, and SQL that applies them by hand."""
+
+    names: tuple[str, ...]
+    sql: str

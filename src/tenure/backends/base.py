@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tenure.model import (
     Backlog,
@@ -24,12 +24,14 @@ from tenure.model import (
     DueBatch,
     Fault,
     Fence,
+    Finding,
     Fired,
     Firing,
     Grant,
     Holder,
     LeaseRecord,
     Occurrence,
+    Pending,
     Recovered,
     Result,
     RunRecord,
@@ -282,3 +284,22 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Upkeep(Protocol):
+    """What the operator's tools ask of a backend, beside the specification above.
+
+    Both may be called on a backend that is not open, and neither creates or changes anything:
+    they are for the hour in which `open` fails.
+    """
+
+    async def pending(self) -> Pending:
+        """The migrations that `open` would apply; all of them if there is no database yet.
+        Raises `SchemaMismatch` if the tables are too new for this code."""
+        ...
+
+    async def diagnose(self) -> list[Finding]:
+        """Everything about the store itself that can be checked from here. Does not raise for
+        what it finds."""
+        ...

@@ -12,6 +12,7 @@ from tenure.backends.memory.schedules import MemorySchedules
 from tenure.backends.memory.tables import MemoryTables
 from tenure.backends.memory.wakeups import MemoryWakeups
 from tenure.clock import Clock, SystemClock
+from tenure.model import Finding, Pending, Severity
 
 
 class MemoryBackend:
@@ -34,3 +35,16 @@ class MemoryBackend:
 
     async def close(self) -> None:
         pass
+
+    async def pending(self) -> Pending:
+        return Pending((), "")
+
+    async def diagnose(self) -> list[Finding]:
+        return [
+            Finding(
+                "store",
+                Severity.WARNING,
+                "memory:// lives and ends with one process; no other process sees it.",
+                "Use a file such as sqlite:///tenure.db for anything but tests.",
+            )
+        ]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.backends.sqlite.runs import SQLiteRuns
@@ -19,6 +20,7 @@ from tenure.backends.sqlite.schedules import SQLiteSchedules
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from tenure.model import Finding, Pending
 
 
 class SQLiteBackend:
@@ -51,7 +53,7 @@ class SQLiteBackend:
     async def open(self, *, migrate: bool = True) -> None:
         self._check_path(migrate)
         try:
-            await self._for_the_rest.open()
+            await self._for_the_rest.open(create=migrate)
             await self._migrate(migrate)
             await self._for_leases.open()
             self._lock_file = self._open_lock_file()
@@ -74,6 +76,20 @@ class SQLiteBackend:
         self.leases.close()
         self._lock_file.close()
         self._lock_file = None
+
+    async def pending(self) -> Pending:
+        self._check_path(create=True)
+        if not self.path.exists():
+            return migrations.everything()
+        connection = Connection(self.path, "tenure-pending")
+        try:
+            await connection.open(create=False)
+            return await connection.read(migrations.as_sql)
+        finally:
+            await connection.close()
+
+    async def diagnose(self) -> list[Finding]:
+        return await diagnose(self.path, self._lock_file_path)
 
     async def _migrate(self, wanted: bool) -> None:
         def look(c: sqlite3.Connection) -> bool:
@@ -113,8 +129,12 @@ class SQLiteBackend:
                 f"{self.path} cannot be created: the folder {folder} is not writable for this user."
             )
 
+    @property
+    def _lock_file_path(self) -> Path:
+        return self.path.with_name(self.path.name + "-tenure")
+
     def _open_lock_file(self) -> LockFile:
-        path = self.path.with_name(self.path.name + "-tenure")
+        path = self._lock_file_path
         try:
             return LockFile.open(path)
         except OSError as error:

@@ -26,6 +26,11 @@ OLDEST_SQLITE = (3, 33, 0)
 BUSY_AFTER = 5.0
 CLOSE_WITHIN = 2.0
 _STEP, _LONGEST_STEP = 0.0005, 0.008
+_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA temp_store = MEMORY",
+)
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
 
 
@@ -39,16 +44,17 @@ class _GivenUp:
 class Connection:
     """One connection, one thread; `read` and `write` run a function on it."""
 
-    def __init__(self, path: Path, name: str, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self._threads = Threads(name)
-        self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
         self.statements = 0
         """How many transactions and reads were asked for: the cost of idling is measured by it."""
 
-    async def open(self) -> None:
-        await self._threads.call(self._guard, self._open)
+    async def open(self, *, create: bool = True) -> None:
+        """Connect. Without `create` no file comes into being, and somebody else's database is
+        not turned into one with a write-ahead log."""
+        await self._threads.call(self._guard, lambda: self._open(create))
 
     async def close(self) -> None:
         with suppress(TimeoutError):  # a call that hangs must not keep the process from ending
@@ -73,14 +79,14 @@ class Connection:
             given_up.value = True
             raise
 
-    def _open(self) -> None:
+    def _open(self, create: bool) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old; Tenure needs 3.33 or newer. Use a"
                 " newer Python build or another database."
             )
         self._connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}",
+            f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
             uri=True,
             timeout=0,
             isolation_level=None,
@@ -88,17 +94,8 @@ class Connection:
             cached_statements=256,
         )
         self._connection.row_factory = sqlite3.Row
-        for pragma in self._pragmas():
+        for pragma in _PRAGMAS if create else _PRAGMAS[1:]:
             self._patiently(lambda pragma=pragma: self._sqlite.execute(pragma), _GivenUp())  # type: ignore[misc]
-
-    def _pragmas(self) -> list[str]:
-        if self._read_only:
-            return ["SELECT count(*) FROM sqlite_master"]
-        return [
-            "PRAGMA journal_mode = WAL",
-            "PRAGMA synchronous = FULL",
-            "PRAGMA temp_store = MEMORY",
-        ]
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from tenure.backends.sql import migrations
 from tenure.clock import Clock, to_micros
 from tenure.errors import SchemaMismatch
+from tenure.model import Pending
 
 PACKAGE = "tenure.backends.sqlite"
 MAJOR = 1
@@ -71,6 +72,37 @@ def apply(connection: sqlite3.Connection, clock: Clock) -> list[str]:
             (number, name, to_micros(clock.now()), version("tenure")),
         )
     return [f"{number:04d}_{name}" for number, name, _ in todo]
+
+
+def as_sql(connection: sqlite3.Connection) -> Pending:
+    """What is pending, as a script for whoever applies migrations by other means."""
+    check(connection)
+    return _script(pending(connection))
+
+
+def everything() -> Pending:
+    """The same, for a database that does not exist yet."""
+    return _script(migrations(PACKAGE))
+
+
+def _script(todo: list[tuple[int, str, str]]) -> Pending:
+    if not todo:
+        return Pending((), "")
+    names = tuple(f"{number:04d}_{name}" for number, name, _ in todo)
+    now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+    parts = ["PRAGMA journal_mode = WAL;", "BEGIN IMMEDIATE;", _LEDGER.strip(), _meta()]
+    for (number, name, sql), full in zip(todo, names, strict=True):
+        row = f"({number}, '{name}', {now}, '{version('tenure')}')"
+        note = f"INSERT INTO tenure_migration VALUES {row};"  # noqa: S608 - all of it is our own
+        parts += [f"-- {full}", sql.strip(), note]
+    return Pending(names, "\n\n".join([*parts, "COMMIT;"]) + "\n")
+
+
+def _meta() -> str:
+    return (
+        f"INSERT OR REPLACE INTO tenure_meta VALUES ('major', '{MAJOR}');\n"  # noqa: S608
+        "INSERT OR IGNORE INTO tenure_meta VALUES ('serves', '1');"
+    )
 
 
 def _has_table(connection: sqlite3.Connection, name: str) -> bool:
