@@ -1,0 +1,1 @@
+"""The figures in docs/performance.md: `python -m benchmarks --help`."""

@@ -1,0 +1,206 @@
+"""Real node processes on one store, and what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any, Self
+
+from benchmarks.node import tasks, work
+from benchmarks.stores import backend
+from tenure import Scheduler, every
+from tenure.model import OccurrenceState
+
+ROOT = Path(__file__).parent.parent
+PATIENCE = 60.0
+"""No wait here is longer: a cluster that does not do what it should is an error."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a node told, at the time when it did."""
+
+    at: float
+    pid: int
+    fact: str
+    values: dict[str, Any]
+
+    @property
+    def term(self) -> int:
+        return int(self.values.get("term", 0))
+
+
+class Cluster:
+    """Node processes of which none outlives the block."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._nodes: dict[int, subprocess.Popen[str]] = {}
+        self._events: list[Event] = []
+        self._told = threading.Condition()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for pid in list(self._nodes):
+            self._nodes[pid].kill()
+            self._forget(pid)
+
+    def start(self, count: int = 1) -> None:
+        """Start nodes, and wait until they take part."""
+        started = [self._spawn() for _ in range(count)]
+        for pid in started:
+            self.wait(lambda event, pid=pid: event.pid == pid and event.fact == "node.started")  # type: ignore[misc]
+
+    def leader(self) -> Event:
+        """Who took office last, and fires."""
+        self.wait(lambda event: event.fact == "leader.took_office")
+        with self._told:
+            events = [event for event in self._events if event.fact == "leader.took_office"]
+        newest = max(events, key=lambda event: event.term)
+        self.first_firing(newest.term)
+        return newest
+
+    def successor(self, term: int) -> Event:
+        """The next to take office after this term."""
+        return self.wait(lambda e: e.fact == "leader.took_office" and e.term > term)
+
+    def first_firing(self, term: int) -> Event:
+        """The first firing that was committed under this term or a later one."""
+        return self.wait(
+            lambda e: e.fact == "tick.fired" and e.term >= term and e.values["fired"] > 0
+        )
+
+    def kill(self, pid: int) -> float:
+        """kill -9; returns when."""
+        at = time.time()
+        self._nodes[pid].kill()
+        self._forget(pid)
+        return at
+
+    def terminate(self, pid: int) -> float:
+        """Ask it to stop; returns when. It ends by itself: see `ended`."""
+        at = time.time()
+        self._nodes[pid].send_signal(signal.SIGTERM)
+        return at
+
+    def ended(self, pid: int) -> None:
+        """Wait until it has, with all that it had to tell."""
+        self._nodes[pid].wait(timeout=PATIENCE)
+        self._forget(pid)
+
+    def stop(self) -> list[Event]:
+        """Stop all nodes politely; returns all that was told."""
+        for pid in self._nodes:
+            self.terminate(pid)
+        for pid in list(self._nodes):
+            self.ended(pid)
+        with self._told:
+            return list(self._events)
+
+    def wait(self, wanted: Callable[[Event], bool]) -> Event:
+        """The first such event, past or to come."""
+        until = time.monotonic() + PATIENCE
+        looked_at = 0
+        with self._told:
+            while True:
+                for event in self._events[looked_at:]:
+                    if wanted(event):
+                        return event
+                looked_at = len(self._events)
+                if not self._told.wait(timeout=until - time.monotonic()):
+                    last = [f"{e.pid} {e.fact}" for e in self._events[-5:]]
+                    raise TimeoutError(f"not told within {PATIENCE:g} s; the last events: {last}")
+
+    def _spawn(self) -> int:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.node", self.url],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert node.stdout is not None
+        self._nodes[node.pid] = node
+        threading.Thread(target=self._listen, args=(node.pid, node.stdout), daemon=True).start()
+        return node.pid
+
+    def _listen(self, pid: int, output: IO[str]) -> None:
+        with output:
+            for line in output:
+                if not line.endswith("\n"):
+                    break  # cut off by a kill
+                told = json.loads(line)
+                with self._told:
+                    self._events.append(Event(told["at"], pid, told["fact"], told["values"]))
+                    self._told.notify_all()
+        with self._told:
+            self._events.append(Event(time.time(), pid, "output.ended", {}))
+            self._told.notify_all()
+
+    def _forget(self, pid: int) -> None:
+        node = self._nodes.pop(pid)
+        node.wait(timeout=PATIENCE)
+        self.wait(lambda event: event.pid == pid and event.fact == "output.ended")
+        assert node.stdin is not None
+        node.stdin.close()
+
+
+def add_schedules(url: str, count: int, interval: float, spread: bool) -> None:
+    """Schedules of the nodes' task: all due at the same instant, or evenly over the interval."""
+    scheduler = Scheduler(url)
+    scheduler.include(tasks)
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    try:
+        for number in range(count):
+            start = begin + timedelta(seconds=interval * number / count if spread else 0)
+            trigger = every(seconds=interval, start=start)
+            scheduler.add(f"bench-{number:03}", trigger, task=work, overlap="allow")
+    finally:
+        scheduler.stop()
+
+
+@dataclass
+class Account:
+    """What became of all occurrences, as the store has it."""
+
+    fired: int = 0
+    missed: int = 0
+    skipped: int = 0
+    unaccounted: int = 0
+
+
+def account(url: str, interval: float) -> Account:
+    """Walk through every schedule's occurrences: each must begin where the one before ended."""
+    step = timedelta(seconds=interval)
+
+    async def read() -> Account:
+        store, result = backend(url), Account()
+        await store.open(migrate=False)
+        try:
+            for schedule in await store.schedules.all():
+                rows = await store.schedules.occurrences(schedule.name, limit=1_000_000)
+                due = None
+                for row in sorted(rows, key=lambda row: row.nominal):
+                    if due is not None and row.nominal != due:
+                        result.unaccounted += round(abs((row.nominal - due) / step))
+                    due = row.last + step
+                    covered = round((row.last - row.nominal) / step) + 1
+                    result.fired += row.state is OccurrenceState.FIRED
+                    result.skipped += row.state is OccurrenceState.SKIPPED
+                    result.missed += covered if row.state is OccurrenceState.MISSED else 0
+        finally:
+            await store.close()
+        return result
+
+    return asyncio.run(read())

@@ -1,0 +1,46 @@
+"""Takeover: the leader is killed with -9; how long until its successor has fired?
+
+Three node processes with default settings (ttl 15 s). Something is due every 25 ms, so that the
+figure is the takeover and not the interval. A firing counts when its transaction has committed.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from benchmarks.cluster import Cluster, account, add_schedules
+from benchmarks.figures import Figure, Say
+from benchmarks.stores import Store
+
+SCHEDULES, INTERVAL = 20, 0.5
+
+
+def run(store: Store, quick: bool, say: Say) -> list[Figure]:
+    kills = 1 if quick else 25
+    chance = random.Random(1)
+    office: list[float] = []
+    firing: list[float] = []
+    with store.fresh() as url:
+        add_schedules(url, SCHEDULES, INTERVAL, spread=True)
+        with Cluster(url) as cluster:
+            cluster.start(2 if quick else 3)
+            for number in range(1, kills + 1):
+                leader = cluster.leader()
+                # Not always at the same moment of its heartbeat, nor of the standbys' looks.
+                time.sleep(chance.uniform(0.3, 0.5 if quick else 1.5))
+                killed = cluster.kill(leader.pid)
+                successor = cluster.successor(leader.term)
+                fired = cluster.first_firing(successor.term)
+                office.append(successor.at - killed)
+                firing.append(fired.at - killed)
+                say(f"kill {number} of {kills}: firing again after {firing[-1]:.3f} s")
+                if number < kills:
+                    cluster.start()
+            cluster.stop()
+        total = account(url, INTERVAL)
+    return [
+        Figure("takeover: kill -9 to successor in office", "s", office),
+        Figure("takeover: kill -9 to first firing", "s", firing, target=1.0),
+        Figure("takeover: occurrences unaccounted for", "", [total.unaccounted], target=0),
+    ]
