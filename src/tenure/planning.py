@@ -41,10 +41,10 @@ def plan(
         if count % 64 == 63 and out_of_time():
             result.more = True
             break
-        if schedule.overlap == Overlap.SKIP and schedule.lock is not None:
-            # The store decides an overlap against runs that it has, so two schedules that share
-            # a lock key must not meet in one transaction: the second is for the next plan.
-            if schedule.lock in keys:
+        if schedule.overlap != Overlap.ALLOW and schedule.lock is not None:
+            # The store decides an overlap against runs that it has, so a schedule that skips must
+            # not meet another of its lock key in one transaction: it is for the next plan.
+            if schedule.overlap == Overlap.SKIP and schedule.lock in keys:
                 result.more = True
                 continue
             keys.add(schedule.lock)

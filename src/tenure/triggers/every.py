@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tenure.errors import InvalidTrigger
 
 VERSION = 1
+SHORTEST = timedelta(milliseconds=10)
 LONGEST = timedelta(days=366 * 100)
 _CLOCK_UNITS = {"seconds": 1, "minutes": 60, "hours": 3600}
 _CALENDAR_UNITS = {"days": 1, "weeks": 7}
@@ -62,7 +63,7 @@ def every(
         )
     if calendar != int(calendar):
         raise InvalidTrigger("every(days=…, weeks=…) takes whole numbers; use hours for parts.")
-    if clock and clock < 0.01:
+    if clock and clock < SHORTEST.total_seconds():
         raise InvalidTrigger(f"every(seconds={clock:g}): the shortest interval is 0.01 seconds.")
     try:
         too_long = timedelta(days=int(calendar), seconds=clock) > LONGEST
@@ -128,8 +129,12 @@ class Every:
             tz=data.get("tz"),
             from_start=bool(data.get("from_start", False)),
         )
-        if trigger.seconds <= 0 and trigger.days <= 0:
-            raise InvalidTrigger("the interval is not greater than 0")
+        try:
+            interval = timedelta(days=trigger.days) or timedelta(seconds=trigger.seconds)
+        except (OverflowError, ValueError) as error:
+            raise InvalidTrigger(f"the interval is no length of time: {error}") from error
+        if not SHORTEST <= interval <= LONGEST:
+            raise InvalidTrigger("the interval is not between 0.01 seconds and 100 years")
         if trigger.anchor is not None and trigger.anchor.tzinfo is None:
             raise InvalidTrigger("the anchor has no time zone")
         _zone(trigger.tz)

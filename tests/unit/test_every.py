@@ -1,0 +1,279 @@
+"""The `every` trigger: no drift, and the stated rule where the clocks change."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenure.errors import InvalidTrigger
+from tenure.triggers import Every, Trigger, dump, every, load
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ZONES = [
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "America/Sao_Paulo",  # changed at midnight: the gap swallowed 00:00
+    "Australia/Lord_Howe",  # half an hour
+    "Africa/Casablanca",
+    "Pacific/Apia",  # left out the whole of 30 December 2011
+    "Asia/Kathmandu",
+]
+
+
+def first(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
+    times: list[datetime] = []
+    for _ in range(count):
+        following = trigger.next(times[-1] if times else after)
+        assert following is not None
+        times.append(following)
+    return times
+
+
+def local(times: list[datetime], zone: str) -> list[str]:
+    return [moment.astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M") for moment in times]
+
+
+# -- anchors --------------------------------------------------------------------------------------
+
+
+def test_first_occurrence_is_one_interval_after_creation() -> None:
+    trigger = every(minutes=5).anchored(NOON)
+    assert trigger.next(NOON) == NOON + timedelta(minutes=5)
+    assert trigger.latest(NOON + timedelta(minutes=4)) is None
+
+
+def test_start_is_itself_an_occurrence() -> None:
+    start = NOON + timedelta(hours=1)
+    trigger = every(minutes=5, start=start)
+    assert first(trigger, NOON, 2) == [start, start + timedelta(minutes=5)]
+    assert trigger.latest(start) == start
+    assert trigger.latest(start - timedelta(microseconds=1)) is None
+
+
+def test_start_in_the_past_gives_the_phase() -> None:
+    trigger = every(hours=1, start=datetime(2020, 1, 1, 0, 17, tzinfo=UTC))
+    assert trigger.next(NOON) == NOON + timedelta(minutes=17)
+
+
+def test_anchor_is_fixed_once() -> None:
+    trigger = every(seconds=10).anchored(NOON)
+    assert trigger.anchored(NOON + timedelta(days=9)) is trigger
+    started = every(seconds=10, start=NOON)
+    assert started.anchored(NOON + timedelta(days=9)) is started
+
+
+def test_naive_start_is_in_the_zone() -> None:
+    trigger = every(days=1, start=datetime(2026, 7, 1, 7, 30), tz="Europe/Berlin")  # noqa: DTZ001
+    assert trigger.anchor == datetime(2026, 7, 1, 5, 30, tzinfo=UTC)
+
+
+def test_without_an_anchor_there_are_no_times() -> None:
+    with pytest.raises(InvalidTrigger, match="anchor"):
+        every(seconds=1).next(NOON)
+
+
+def test_nothing_drifts_in_a_million_intervals() -> None:
+    trigger = every(seconds=0.1).anchored(NOON)
+    far = NOON + timedelta(seconds=100_000)
+    assert trigger.latest(far) == far
+    assert trigger.next(far) == far + timedelta(milliseconds=100)
+
+
+# -- clock changes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "expected"),
+    [
+        # 02:30 does not exist on the day that summer begins: just after the gap.
+        ("Europe/Berlin", (2026, 3, 28, 2, 30), ["03-28 02:30", "03-29 03:00", "03-30 02:30"]),
+        ("America/New_York", (2026, 3, 7, 2, 30), ["03-07 02:30", "03-08 03:00", "03-09 02:30"]),
+        (
+            "Australia/Lord_Howe",
+            (2026, 10, 3, 2, 10),
+            ["10-03 02:10", "10-04 02:30", "10-05 02:10"],
+        ),
+        ("America/Sao_Paulo", (2018, 11, 3, 0, 0), ["11-03 00:00", "11-04 01:00", "11-05 00:00"]),
+        # 30 December 2011 did not exist: its occurrence is at the first moment after it.
+        ("Pacific/Apia", (2011, 12, 29, 12, 0), ["12-29 12:00", "12-31 00:00", "12-31 12:00"]),
+    ],
+)
+def test_local_time_in_a_gap_moves_to_its_end(
+    zone: str, start: tuple[int, int, int, int, int], expected: list[str]
+) -> None:
+    begin = datetime(*start, tzinfo=ZoneInfo(zone))
+    trigger = every(days=1, start=begin, tz=zone)
+    assert local(first(trigger, begin - timedelta(hours=1), 3), zone) == expected
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "expected"),
+    [
+        ("Europe/Berlin", (2026, 10, 24, 2, 30), "2026-10-25T00:30:00+00:00"),
+        ("America/New_York", (2026, 10, 31, 1, 30), "2026-11-01T05:30:00+00:00"),
+        ("Australia/Lord_Howe", (2026, 4, 4, 1, 45), "2026-04-04T14:45:00+00:00"),
+    ],
+)
+def test_local_time_that_occurs_twice_means_the_first(
+    zone: str, start: tuple[int, int, int, int, int], expected: str
+) -> None:
+    begin = datetime(*start, tzinfo=ZoneInfo(zone))
+    trigger = every(days=1, start=begin, tz=zone)
+    first_time, second_time = first(trigger, begin, 2)
+    assert first_time.isoformat() == expected
+    assert second_time - first_time > timedelta(days=1)  # the second one was left out
+
+
+def test_hours_are_lengths_of_time_across_a_clock_change() -> None:
+    begin = datetime(2026, 3, 28, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+    times = first(every(hours=24, start=begin, tz="Europe/Berlin"), begin, 2)
+    assert local(times, "Europe/Berlin") == ["03-29 13:00", "03-30 13:00"]
+
+
+def test_weeks_keep_the_time_of_day() -> None:
+    begin = datetime(2026, 3, 23, 7, tzinfo=ZoneInfo("Europe/Berlin"))
+    times = first(every(weeks=1, start=begin, tz="Europe/Berlin"), begin, 2)
+    assert local(times, "Europe/Berlin") == ["03-30 07:00", "04-06 07:00"]
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "greater than 0"),
+        ({"seconds": 0}, "greater than 0"),
+        ({"seconds": -1}, "negative"),
+        ({"seconds": "5"}, "number"),
+        ({"minutes": True}, "number"),
+        ({"seconds": 0.001}, "shortest"),
+        ({"days": 1, "hours": 1}, "either"),
+        ({"days": 1.5}, "whole"),
+        ({"days": 36_601}, "longest"),
+        ({"seconds": float("inf")}, "longest"),
+        ({"seconds": float("nan")}, "longest"),
+        ({"days": 1, "tz": "Europe/Nowhere"}, "unknown time zone 'Europe/Nowhere'"),
+        ({"days": 1, "tz": "../etc/passwd"}, "unknown time zone"),
+    ],
+)
+def test_wrong_interval_says_what_is_wrong(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidTrigger, match=said):
+        every(**arguments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        '{"type":"other","v":1}',
+        '{"type":"every"}',
+        '{"type":"every","v":2,"seconds":5}',
+        '{"type":"every","v":1}',
+        '{"type":"every","v":1,"seconds":-5}',
+        '{"type":"every","v":1,"seconds":1e-9}',
+        '{"type":"every","v":1,"seconds":NaN}',
+        '{"type":"every","v":1,"seconds":1e999}',
+        '{"type":"every","v":1,"days":-1}',
+        '{"type":"every","v":1,"seconds":5,"anchor":"noon"}',
+        '{"type":"every","v":1,"seconds":5,"anchor":"2026-01-01T00:00:00"}',
+        '{"type":"every","v":1,"seconds":5,"tz":"Europe/Nowhere"}',
+        '{"type":"every","v":1,"seconds":5,"tz":7}',
+    ],
+)
+def test_stored_trigger_that_cannot_be_read_is_invalid(text: str) -> None:
+    with pytest.raises(InvalidTrigger):
+        load(text)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "said"),
+    [
+        (every(seconds=1), "every second"),
+        (every(seconds=2.5), "every 2.5 seconds"),
+        (every(seconds=90), "every 90 seconds"),
+        (every(seconds=120), "every 2 minutes"),
+        (every(hours=1), "every hour"),
+        (every(days=1), "every day"),
+        (every(days=2, tz="Europe/Berlin"), "every 2 days (Europe/Berlin)"),
+        (every(days=14), "every 2 weeks"),
+    ],
+)
+def test_trigger_in_words(trigger: Every, said: str) -> None:
+    assert str(trigger) == said
+
+
+# -- properties -----------------------------------------------------------------------------------
+
+moments = st.datetimes(
+    datetime(1995, 1, 1),  # noqa: DTZ001
+    datetime(2040, 1, 1),  # noqa: DTZ001
+    timezones=st.just(UTC),
+)
+zones = st.sampled_from(ZONES)
+triggers = st.one_of(
+    st.builds(
+        lambda seconds, start, zone: every(seconds=seconds, start=start, tz=zone),
+        st.floats(0.01, 1e7).map(lambda x: round(x, 6)),
+        moments,
+        zones,
+    ),
+    st.builds(
+        lambda days, start, zone: every(days=days, start=start, tz=zone),
+        st.integers(1, 60),
+        moments,
+        zones,
+    ),
+    st.builds(
+        lambda days, now, zone: every(days=days, tz=zone).anchored(now),
+        st.integers(1, 60),
+        moments,
+        zones,
+    ),
+)
+
+
+@given(triggers, moments)
+def test_times_strictly_grow(trigger: Every, after: datetime) -> None:
+    times = [after, *first(trigger, after, 5)]
+    assert all(earlier < later for earlier, later in pairwise(times))
+
+
+@given(triggers, moments)
+def test_latest_of_a_time_is_that_time(trigger: Every, after: datetime) -> None:
+    following = first(trigger, after, 1)[0]
+    assert trigger.latest(following) == following
+
+
+@given(triggers, moments)
+def test_nothing_lies_between_latest_and_next(trigger: Every, moment: datetime) -> None:
+    latest, following = trigger.latest(moment), first(trigger, moment, 1)[0]
+    assert following > moment
+    assert trigger.latest(following - timedelta(microseconds=1)) == latest
+    if latest is not None:
+        assert latest <= moment
+        assert trigger.next(latest) == following
+
+
+@given(triggers, moments, st.floats(0, 1))
+def test_times_are_the_same_from_wherever_one_starts(
+    trigger: Every, after: datetime, part: float
+) -> None:
+    times = first(trigger, after, 6)
+    between = after + (times[2] - after) * part
+    expected = [moment for moment in times if moment > between]
+    assert first(trigger, between, len(expected)) == expected
+
+
+@given(triggers)
+def test_stored_trigger_is_the_same(trigger: Every) -> None:
+    assert load(dump(trigger)) == trigger

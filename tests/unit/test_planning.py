@@ -1,0 +1,179 @@
+"""Planning is pure: every nominal time ends up in exactly one place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenure.model import DueSchedule, Missed, Overlap
+from tenure.planning import SUPERSEDED, missed, plan
+from tenure.triggers import Every, dump, every
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def schedule(
+    uid: int = 1,
+    trigger: Every | str | None = None,
+    nominal: datetime = START,
+    overlap: Overlap = Overlap.SKIP,
+    lock: str | None = None,
+) -> DueSchedule:
+    if not isinstance(trigger, str):
+        trigger = dump(trigger or every(minutes=1, start=START))
+    return DueSchedule(
+        uid=uid,
+        name=f"s{uid}",
+        version=3,
+        trigger=trigger,
+        next_nominal=nominal,
+        next_due=nominal,
+        catch_up="latest",
+        overlap=overlap,
+        lock=lock or f"schedule:{uid}",
+    )
+
+
+def minute(number: float) -> datetime:
+    return START + timedelta(minutes=number)
+
+
+def test_due_schedule_is_fired_and_moved_on() -> None:
+    [firing] = plan([schedule()], minute(0.2)).firings
+    assert (firing.uid, firing.version, firing.expected) == (1, 3, START)
+    assert (firing.nominal, firing.missed) == (START, None)
+    assert (firing.next_nominal, firing.next_due) == (minute(1), minute(1))
+
+
+def test_latest_is_fired_and_all_before_it_are_missed() -> None:
+    [firing] = plan([schedule()], minute(5.5)).firings
+    assert firing.nominal == minute(5)
+    assert firing.missed == Missed(START, minute(4), SUPERSEDED)
+    assert firing.next_nominal == minute(6)
+
+
+def test_one_missed_time_is_a_stretch_of_one() -> None:
+    [firing] = plan([schedule()], minute(1)).firings
+    assert firing.missed == Missed(START, START, SUPERSEDED)
+
+
+def test_there_is_no_look_back_window() -> None:
+    [firing] = plan([schedule()], START + timedelta(days=3650)).firings
+    assert firing.missed is not None
+    assert firing.missed.first == START
+
+
+def test_plan_that_is_not_the_triggers_is_taken_as_it_stands() -> None:
+    odd = START - timedelta(seconds=17)
+    [firing] = plan([schedule(nominal=odd)], START - timedelta(seconds=1)).firings
+    assert (firing.nominal, firing.missed, firing.next_nominal) == (odd, None, START)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "nonsense",
+        '{"type":"every","v":9,"seconds":1}',
+        '{"type":"every","v":1,"seconds":5}',
+        '{"type":"every","v":1,"seconds":1e-9,"anchor":"2026-01-01T00:00:00+00:00"}',
+        '{"type":"every","v":1,"days":999999999,"anchor":"2026-01-01T00:00:00+00:00"}',
+    ],
+)
+def test_broken_schedule_is_set_aside_and_the_others_fire(broken: str) -> None:
+    planned = plan([schedule(1, broken), schedule(2)], START)
+    assert [firing.uid for firing in planned.firings] == [2]
+    [fault] = planned.faults
+    assert (fault.uid, fault.version) == (1, 3)
+    assert fault.reason
+    assert not planned.more
+
+
+def test_skipping_schedules_of_one_lock_do_not_meet_in_one_transaction() -> None:
+    planned = plan([schedule(1, lock="x"), schedule(2, lock="x"), schedule(3)], START)
+    assert [firing.uid for firing in planned.firings] == [1, 3]
+    assert planned.more
+
+
+def test_skipping_schedule_does_not_meet_a_queueing_one_of_its_lock() -> None:
+    """The run of the first must be in the store before the second is judged."""
+    queueing = schedule(1, lock="x", overlap=Overlap.QUEUE)
+    planned = plan([queueing, schedule(2, lock="x")], START)
+    assert [firing.uid for firing in planned.firings] == [1]
+    assert planned.more
+
+
+@pytest.mark.parametrize("overlap", [Overlap.QUEUE, Overlap.ALLOW])
+def test_schedules_that_may_overlap_are_planned_together(overlap: Overlap) -> None:
+    both = [schedule(1, lock="x", overlap=overlap), schedule(2, lock="x", overlap=overlap)]
+    planned = plan(both, START)
+    assert [firing.uid for firing in planned.firings] == [1, 2]
+    assert not planned.more
+
+
+def test_plan_that_runs_out_of_time_leaves_the_rest_for_the_next() -> None:
+    many = [schedule(uid) for uid in range(1, 201)]
+    planned = plan(many, START, out_of_time=lambda: True)
+    assert 0 < len(planned.firings) < 200
+    assert [firing.uid for firing in planned.firings] == list(range(1, len(planned.firings) + 1))
+    assert planned.more
+
+
+def test_nothing_due_is_nothing_planned() -> None:
+    planned = plan([], START)
+    assert (planned.firings, planned.faults, planned.more) == ([], [], False)
+
+
+def test_missed_stretch_ends_at_the_last_nominal_time() -> None:
+    trigger = every(minutes=1, start=START)
+    assert missed(trigger, START, minute(2.9), "edited") == Missed(START, minute(2), "edited")
+    assert missed(trigger, minute(1), minute(0.9), "edited") is None
+    assert missed(trigger, None, minute(9), "edited") is None
+
+
+triggers = st.one_of(
+    st.builds(lambda s: every(seconds=s, start=START), st.sampled_from([7, 60, 3600])),
+    st.builds(
+        lambda d, tz: every(days=d, start=datetime(2026, 3, 1, 2, 30), tz=tz),  # noqa: DTZ001
+        st.integers(1, 3),
+        st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
+    ),
+)
+gaps = st.lists(
+    st.one_of(st.floats(0, 30), st.floats(0, 7200), st.floats(0, 86_400 * 40)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(triggers, gaps)
+def test_every_nominal_time_is_accounted_for_exactly_once(
+    trigger: Every, gaps: list[float]
+) -> None:
+    """Over any sequence of ticks, however late: fired or missed, never both, never neither."""
+    begin = trigger.anchor
+    assert begin is not None
+    now, following = begin, trigger.next(begin - timedelta(microseconds=1))
+    accounted: list[tuple[datetime, datetime]] = []
+    for gap in gaps:
+        now += timedelta(seconds=gap)
+        while following is not None and following <= now:
+            due = replace(schedule(trigger=trigger), next_nominal=following, next_due=following)
+            [firing] = plan([due], now).firings
+            if firing.missed is not None:
+                assert firing.missed.first == following
+                accounted.append((firing.missed.first, firing.missed.last))
+            assert firing.nominal <= now  # never early
+            accounted.append((firing.nominal, firing.nominal))
+            following = firing.next_nominal
+    # The stretches follow each other without a hole: each begins at the first time after the last.
+    expected = trigger.next(begin - timedelta(microseconds=1))
+    for first, last in accounted:
+        assert first == expected
+        assert trigger.latest(last) == last >= first
+        expected = trigger.next(last)
+    assert expected == following
+    assert following is None or following > now

@@ -1,0 +1,299 @@
+"""The worker: claims while its node is present, loses no claim and no result."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenure.backends.memory import MemoryBackend
+from tenure.errors import Retry
+from tenure.facts import RunFailed
+from tenure.model import Change, Fence, OnCrash, Overlap, RunRecord, RunState, ScheduleSpec
+from tenure.tasks import Run, Task, Tasks
+from tenure.testing import FakeClock
+from tenure.worker import Worker
+from tests.unit.services import SETTINGS, faulty, listening, names
+
+FENCE = Fence("leader", 1, "ann")
+
+
+def job() -> None:
+    """Declared so that the worker knows its name; what it does is `World.execute`."""
+
+
+class World:
+    """A worker whose tasks do as `behave` says."""
+
+    def __init__(self, concurrency: int = 3) -> None:
+        self.clock = FakeClock()
+        self.backend = MemoryBackend(self.clock)
+        self.store: Any = faulty(self.backend.runs)
+        self.node: str | None = "node"
+        self.executed: list[Run] = []
+        self.behave: Any = None
+        tasks = Tasks()
+        tasks.declare(job)
+        facts, self.told = listening()
+        self.settings = replace(SETTINGS, concurrency=concurrency, idle_poll=5.0, backoff=1.0)
+        self.worker = Worker(
+            self.store, tasks, lambda: self.node, self.execute, self.settings, self.clock, facts
+        )
+
+    async def execute(self, task: Task, run: Run, timeout: float | None) -> None:
+        self.executed.append(run)
+        if self.behave is not None:
+            await self.behave(run)
+
+    async def add(self, name: str = "a", **options: Any) -> int:
+        """A run that waits."""
+        if name not in await self.backend.schedules.find([name]):
+            spec = ScheduleSpec(name, "{}", "job", overlap=Overlap.ALLOW, **options)
+            await self.backend.schedules.change([Change(spec, None, None)])
+        key = str(len(await self.backend.runs.all(limit=1_000)))
+        run_id, _ = await self.backend.schedules.run_now(name, key)
+        assert run_id is not None
+        return run_id
+
+    async def step(self) -> float | None:
+        """One step, and what the tasks do after it."""
+        delay = await self.worker.guarded_step()
+        await self.clock.settle()
+        return delay
+
+    async def run(self, run_id: int) -> RunRecord:
+        run = await self.backend.runs.get(run_id)
+        assert run is not None
+        return run
+
+
+async def forever(run: Run) -> None:
+    await asyncio.Event().wait()
+
+
+async def fail(run: Run) -> None:
+    raise ValueError("no such customer")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_waiting_run_is_claimed_executed_and_reported(world: World) -> None:
+    run_id = await world.add(kwargs='{"n":1}')
+    await world.step()
+    [run] = world.executed
+    assert (run.id, run.task, run.schedule, run.attempt) == (run_id, "job", "a", 1)
+    assert (run.node, run.kwargs) == ("node", {"n": 1})
+    await world.step()
+    assert (await world.run(run_id)).state is RunState.SUCCEEDED
+    assert names(world.told) == ["run.started", "run.succeeded"]
+    assert world.worker.running == []
+
+
+async def test_failure_is_recorded_with_its_traceback(world: World) -> None:
+    run_id = await world.add()
+    world.behave = fail
+    await world.step()
+    await world.step()
+    run = await world.run(run_id)
+    assert run.state is RunState.FAILED
+    assert run.error is not None
+    assert "no such customer" in run.error
+    assert any(isinstance(fact, RunFailed) for fact in world.told)
+
+
+async def test_failure_is_retried_with_growing_patience(world: World) -> None:
+    run_id = await world.add(retries=2)
+    world.behave = fail
+    for expected in (1.0, 2.0):
+        await world.step()
+        assert await world.step() == pytest.approx(expected)
+        assert (await world.run(run_id)).state is RunState.WAITING
+        world.clock.advance(expected)
+    await world.step()
+    await world.step()
+    assert (await world.run(run_id)).state is RunState.FAILED
+    assert [run.attempt for run in world.executed] == [1, 2, 3]
+
+
+async def test_task_may_ask_to_be_run_again(world: World) -> None:
+    run_id = await world.add()
+
+    async def not_yet(run: Run) -> None:
+        if run.attempt < 3:
+            raise Retry("not yet", delay=4.0)
+
+    world.behave = not_yet
+    for _ in range(3):
+        await world.step()
+        await world.step()
+        world.clock.advance(4.0)
+    run = await world.run(run_id)
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 3)
+
+
+async def test_no_more_than_the_concurrency_is_claimed(world: World) -> None:
+    for _ in range(5):
+        await world.add()
+    world.behave = forever
+    await world.step()
+    assert len(world.worker.running) == 3
+    assert await world.step() is None
+    assert len(await world.backend.runs.all(state=RunState.WAITING)) == 2
+    await world.worker.stop(0.0)
+
+
+async def test_node_that_is_not_present_claims_nothing(world: World) -> None:
+    run_id = await world.add()
+    world.node = None
+    assert await world.step() is None
+    assert (await world.run(run_id)).state is RunState.WAITING
+    assert world.store.calls["claim"] == 0
+
+
+async def test_claim_with_a_lost_reply_is_found_again(world: World) -> None:
+    run_id = await world.add()
+    world.store.deaf.add("claim")
+    await world.step()
+    assert world.executed == []
+    assert (await world.run(run_id)).state is RunState.CLAIMED
+    world.store.deaf.clear()
+    for _ in range(4):
+        await world.step()
+        world.clock.advance(1.0)
+    assert [run.attempt for run in world.executed] == [1]
+    assert (await world.run(run_id)).state is RunState.SUCCEEDED
+
+
+async def test_claim_that_was_refused_is_not_looked_for_for_ever(world: World) -> None:
+    world.store.down.add("claim")
+    await world.step()
+    world.store.down.clear()
+    for _ in range(100):
+        world.clock.advance(1.0)
+        await world.step()
+    assert world.store.calls["claimed"] <= 10
+
+
+async def test_running_claim_is_not_started_twice(world: World) -> None:
+    await world.add()
+    world.behave = forever
+    await world.step()
+    world.store.deaf.add("claim")
+    await world.step()
+    world.store.deaf.clear()
+    await world.step()
+    assert len(world.executed) == 1
+    await world.worker.stop(0.0)
+
+
+async def test_claim_that_came_after_the_presence_was_lost_is_not_started(world: World) -> None:
+    run_id = await world.add()
+
+    def lose_presence() -> None:
+        world.node = None
+
+    world.store.after["claim"] = lose_presence
+    await world.step()
+    assert world.executed == []
+    assert (await world.run(run_id)).node == "node"  # for the reaper
+
+
+async def test_result_is_kept_until_the_store_takes_it(world: World) -> None:
+    run_id = await world.add()
+    await world.step()
+    world.store.down.add("finish")
+    await world.step()
+    assert world.worker.failing
+    assert (await world.run(run_id)).state is RunState.CLAIMED
+    world.store.down.clear()
+    await world.step()
+    assert (await world.run(run_id)).state is RunState.SUCCEEDED
+    assert len(world.executed) == 1
+
+
+async def test_result_with_a_lost_reply_is_not_executed_again(world: World) -> None:
+    run_id = await world.add()
+    await world.step()
+    world.store.deaf.add("finish")
+    await world.step()
+    world.store.deaf.clear()
+    for _ in range(3):
+        await world.step()
+        world.clock.advance(1.0)
+    assert (await world.run(run_id)).state is RunState.SUCCEEDED
+    assert world.store.calls["finish"] == 2
+    assert len(world.executed) == 1
+
+
+async def test_late_result_is_refused_and_told(world: World) -> None:
+    run_id = await world.add()
+    await world.backend.schedules.take_office(FENCE)
+    await world.step()
+    await world.backend.runs.recover(FENCE, "node", 3)
+    world.node = None
+    await world.step()
+    assert names(world.told) == ["run.started", "run.refused"]
+    assert (await world.run(run_id)).state is RunState.WAITING
+
+
+async def test_disowned_runs_are_told_to_end(world: World) -> None:
+    await world.add()
+    world.behave = forever
+    await world.step()
+    world.worker.disown("another node")
+    await world.clock.settle()
+    assert [run.cancelled for run in world.executed] == [False]
+    world.worker.disown("node")
+    await world.clock.settle()
+    assert [run.cancelled for run in world.executed] == [True]
+    assert world.worker.running == []
+
+
+async def test_stop_puts_back_what_it_cuts_off(world: World) -> None:
+    run_id = await world.add()
+    world.behave = forever
+    await world.step()
+    await world.worker.stop(0.01)
+    run = await world.run(run_id)
+    assert (run.state, run.node) == (RunState.WAITING, None)
+    assert world.executed[0].cancelled
+
+
+async def test_stop_records_as_lost_what_must_not_run_twice(world: World) -> None:
+    run_id = await world.add(on_crash=OnCrash.ABANDON)
+    world.behave = forever
+    await world.step()
+    await world.worker.stop(0.01)
+    assert (await world.run(run_id)).state is RunState.LOST
+
+
+async def test_stop_lets_runs_end_within_the_grace(world: World) -> None:
+    run_id = await world.add()
+    end = asyncio.Event()
+
+    async def until_told(run: Run) -> None:
+        await end.wait()
+
+    world.behave = until_told
+    await world.step()
+    stopping = asyncio.ensure_future(world.worker.stop(30.0))
+    await world.clock.settle()
+    assert await world.step() is None  # claims nothing more
+    end.set()
+    await stopping
+    assert (await world.run(run_id)).state is RunState.SUCCEEDED
+
+
+async def test_running_worker_does_it_all_by_itself(world: World) -> None:
+    ids = [await world.add() for _ in range(10)]
+    world.worker.start()
+    for _ in range(30):
+        await world.clock.settle()
+    await world.worker.halt()
+    states = {(await world.run(run_id)).state for run_id in ids}
+    assert states == {RunState.SUCCEEDED}
