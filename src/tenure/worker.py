@@ -25,7 +25,7 @@ from tenure.facts import (
     RunStarted,
     RunSucceeded,
 )
-from tenure.model import Result, RunRecord, RunState
+from tenure.model import OnCrash, Result, RunRecord, RunState
 from tenure.service import Service
 from tenure.settings import Settings
 from tenure.tasks import Run, Task, Tasks
@@ -35,6 +35,9 @@ ERROR_LENGTH = 8_000
 
 Execute = Callable[[Task, Run, float | None], Awaitable[None]]
 """Runs a task to its end, within a timeout; raises what the task raised."""
+
+Outcome = tuple[Result, RunFact]
+"""What an attempt came to, and the fact to tell once the store has taken it."""
 
 
 class Worker(Service):
@@ -56,10 +59,12 @@ class Worker(Service):
         self._present = present
         self._execute = execute
         self._settings = settings
-        self._running: dict[tuple[int, int], tuple[Run, asyncio.Task[None]]] = {}
-        self._results: list[tuple[Result, RunFact]] = []
-        self._doubt_until = float("-inf")
+        self._running: dict[tuple[int, int], tuple[Run, asyncio.Task[Outcome]]] = {}
+        self._results: list[Outcome] = []
         self._stopping = False
+        self._doubt_until = float("-inf")
+        self._look_at = clock.monotonic() + self._look_every
+        """When to ask the store for claims of ours that we do not know of."""
 
     @property
     def running(self) -> list[Run]:
@@ -72,10 +77,11 @@ class Worker(Service):
         free = self._settings.concurrency - len(self._running)
         if self._stopping or node is None or free <= 0 or not len(self._tasks):
             return None  # woken by a finished run, a restored presence
-        if self.clock.monotonic() < self._doubt_until:
+        if self.clock.monotonic() >= self._look_at:
             await self._find_lost_claims(node)
             free = self._settings.concurrency - len(self._running)
-        return await self._claim(node, max(free, 0))
+        delay = await self._claim(node, max(free, 0))
+        return min(delay, max(0.0, self._look_at - self.clock.monotonic()))
 
     async def stop(self, grace: float) -> None:
         """Claim nothing more; let runs end for `grace` seconds; cancel coroutines; report."""
@@ -87,6 +93,8 @@ class Worker(Service):
             task.cancel()
         if self._running:
             await self._wait(1.0)
+        # A step under way may still bring claims or take results away: it ends first.
+        await self.halt()
         if self._results:
             await self._report()
 
@@ -101,70 +109,94 @@ class Worker(Service):
         tasks = [task for _, task in self._running.values()]
         await asyncio.wait(tasks, timeout=seconds)
 
-    async def _claim(self, node: str, limit: int) -> float | None:
+    async def _claim(self, node: str, limit: int) -> float:
         names = [task.name for task in self._tasks]
         try:
             async with asyncio.timeout(self._settings.call_timeout):
                 batch = await self._runs.claim(node, names, limit)
         except BaseException:
             # It may have been granted all the same, even after we stopped waiting.
-            self._doubt_until = self.clock.monotonic() + 2 * self._settings.call_timeout
+            self._doubt()
             raise
-        for record in batch.runs:
-            self._start(record, batch.now)
+        self._begin(node, batch.runs)
         if batch.next_due is None or len(batch.runs) == limit:
             return self._settings.idle_poll
         delay = (batch.next_due - batch.now).total_seconds()
         return min(max(0.0, delay), self._settings.idle_poll)
 
+    @property
+    def _look_every(self) -> float:
+        return 4 * self._settings.idle_poll
+
+    def _doubt(self) -> None:
+        now = self.clock.monotonic()
+        self._look_at, self._doubt_until = now, now + 2 * self._settings.call_timeout
+
     async def _find_lost_claims(self, node: str) -> None:
+        """Doubt ends with an answer that was asked for late enough. A request may be executed
+        later still, so there is a look now and then without any doubt."""
+        begun = self.clock.monotonic()
         async with asyncio.timeout(self._settings.call_timeout):
             claimed = await self._runs.claimed(node)
-            now = self.clock.now()
-        reported = {(result.run_id, result.attempt) for result, _ in self._results}
-        for record in claimed:
-            key = (record.id, record.attempt)
-            if key not in self._running and key not in reported:
-                self._start(record, now)
-
-    def _start(self, record: RunRecord, now: datetime) -> None:
-        run = Run(
-            id=record.id,
-            schedule=record.schedule,
-            task=record.task,
-            nominal=record.nominal,
-            attempt=record.attempt,
-            term=record.term,
-            node=record.node or "",
-            kwargs=json.loads(record.kwargs),
+        doubtful = begun < self._doubt_until
+        self._look_at = self._doubt_until if doubtful else begun + self._look_every
+        known = {(result.run_id, result.attempt) for result, _ in self._results}
+        known.update(self._running)
+        self._begin(
+            node, [record for record in claimed if (record.id, record.attempt) not in known]
         )
-        late = (now - record.due).total_seconds()
+
+    def _begin(self, node: str, records: list[RunRecord]) -> None:
+        """Execute what was claimed, if this node still may."""
+        if self._stopping:
+            self._results += [self._put_back(_run(record)) for record in records]
+        elif self._present() == node:
+            for record in records:
+                self._start(record)
+        elif records:
+            # The answer took too long: others may have these by now. If not, we find them again.
+            self._doubt()
+
+    def _start(self, record: RunRecord) -> None:
+        run = _run(record)
+        late = ((record.claimed_at or record.due) - record.due).total_seconds()
         self.facts.tell(RunStarted(*_about(run), late=late))
         task = asyncio.create_task(self._work(run, record), name=f"tenure run {run.id}")
         self._running[run.id, run.attempt] = run, task
+        task.add_done_callback(lambda task: self._ended(run, task))
 
-    async def _work(self, run: Run, record: RunRecord) -> None:
+    def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+        # Cancelled before its first line: nothing of it was executed.
+        self._results.append(self._put_back(run) if task.cancelled() else task.result())
+        del self._running[run.id, run.attempt]
+        self.wake()
+
+    async def _work(self, run: Run, record: RunRecord) -> Outcome:
         begun = self.clock.monotonic()
         try:
             await self._execute(self._tasks[run.task], run, record.timeout)
         except asyncio.CancelledError:
-            outcome = self._put_back(run)
+            return self._cut_off(run, record)
         except Retry as wish:
-            outcome = self._failed(run, record, str(wish), wish.delay, always=True)
+            return self._failed(run, record, str(wish), wish.delay, always=True)
         except TimeoutError as error:
             said = str(error) or f"ran into its timeout of {record.timeout:g} s"
-            outcome = self._failed(run, record, said)
+            return self._failed(run, record, said)
         except BaseException as error:  # noqa: BLE001 - a task may raise anything
-            outcome = self._failed(run, record, _shown(error))
-        else:
-            took = self.clock.monotonic() - begun
-            result = Result(run.id, run.attempt, run.node, RunState.SUCCEEDED)
-            outcome = result, RunSucceeded(*_about(run), took=round(took, 6))
-        self._results.append(outcome)
-        del self._running[run.id, run.attempt]
-        self.wake()
+            return self._failed(run, record, _shown(error))
+        took = self.clock.monotonic() - begun
+        result = Result(run.id, run.attempt, run.node, RunState.SUCCEEDED)
+        return result, RunSucceeded(*_about(run), took=round(took, 6))
 
-    def _put_back(self, run: Run) -> tuple[Result, RunFact]:
+    def _cut_off(self, run: Run, record: RunRecord) -> Outcome:
+        if record.on_crash is OnCrash.RERUN:
+            return self._put_back(run)
+        # It may have done half of its work: whoever chose "abandon" wants no second half.
+        error = "its node was stopped in the middle of it"
+        result = Result(run.id, run.attempt, run.node, RunState.LOST, error)
+        return result, RunFailed(*_about(run), error=error)
+
+    def _put_back(self, run: Run) -> Outcome:
         error = "its node was stopped; it waits for another"
         result = Result(run.id, run.attempt, run.node, RunState.WAITING, error)
         return result, RunRetried(*_about(run), error=error)
@@ -177,7 +209,7 @@ class Worker(Service):
         delay: float | None = None,
         *,
         always: bool = False,
-    ) -> tuple[Result, RunFact]:
+    ) -> Outcome:
         error = error[-ERROR_LENGTH:]
         if not always and run.attempt - record.crashes > record.retries:
             result = Result(run.id, run.attempt, run.node, RunState.FAILED, error)
@@ -198,6 +230,19 @@ class Worker(Service):
             else:
                 about = (fact.run, fact.task, fact.schedule, fact.nominal, result.attempt)
                 self.facts.tell(RunRefused(*about, result.node))
+
+
+def _run(record: RunRecord) -> Run:
+    return Run(
+        id=record.id,
+        schedule=record.schedule,
+        task=record.task,
+        nominal=record.nominal,
+        attempt=record.attempt,
+        term=record.term,
+        node=record.node or "",
+        kwargs=json.loads(record.kwargs),
+    )
 
 
 def _about(run: Run) -> tuple[int, str, str, datetime, int, str]:
