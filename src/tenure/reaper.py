@@ -77,7 +77,10 @@ class Reaper(Service):
 
     async def _seems_dead(self, node: str, presence: LeaseRecord | None) -> bool:
         if presence is not None:
-            return not presence.live or await self._leases.suspect(presence)
+            if not presence.live:
+                return True
+            async with asyncio.timeout(self._settings.call_timeout):
+                return await self._leases.suspect(presence)
         # The lease store has forgotten it (it is another system, and was emptied). The node itself
         # notices at its next renewal; until then it may be at work.
         now = self.clock.monotonic()
