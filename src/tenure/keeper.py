@@ -135,6 +135,9 @@ class Keeper(Service):
         except BaseException:
             self._notice_suspensions()
             raise
+        # What passed its deadline while we waited was suspended for those who looked: they must
+        # be told that it was restored.
+        self._notice_suspensions()
         for grant in grants:
             held = self._held.get(grant)
             if held is None:  # released meanwhile
