@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenure import triggers
@@ -24,6 +24,7 @@ from tenure.tasks import Policy, Task, Tasks, check_name
 
 PAUSED = "paused"
 ATTEMPTS = 20
+_INSTANT = timedelta(microseconds=1)
 
 
 class Catalog:
@@ -119,7 +120,9 @@ class Catalog:
             if old.active:
                 return None
             trigger = triggers.load(old.spec.trigger)
-            following = trigger.next(now)
+            planned = old.next_nominal
+            # If the store's clock was set back, what lies between is accounted for already.
+            following = planned if planned is not None and planned > now else trigger.next(now)
             return replace(
                 _edit(old, old.spec),
                 active=True,
@@ -230,14 +233,17 @@ def _edit(old: Schedule, spec: ScheduleSpec) -> Change:
 def _replan(old: Schedule, spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Change:
     """Another trigger: close the old plan, and begin a new one."""
     anchored = trigger.anchored(now)
-    following = anchored.next(now)
     set_aside = (old.reason or "").startswith(SET_ASIDE)
+    accounted = None
     try:
-        closed = missed(
-            triggers.load(old.spec.trigger), old.next_nominal, now, "its trigger was changed"
-        )
+        former = triggers.load(old.spec.trigger)
+        closed = missed(former, old.next_nominal, now, "its trigger was changed")
+        if old.next_nominal is not None:
+            accounted = former.latest(old.next_nominal - _INSTANT)
     except InvalidTrigger:  # it was set aside for that
         closed = None
+    # If the store's clock was set back, the new plan begins after what is accounted for already.
+    following = anchored.next(max(now, accounted or now))
     return Change(
         spec=replace(spec, trigger=triggers.dump(anchored)),
         next_nominal=following,
