@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -34,6 +35,12 @@ from tenure.ticker import Ticker
 from tenure.worker import Execute, Worker
 
 LEADER = "tenure/leader"
+
+
+@cache
+def _version() -> str:
+    """Looked up once: it reads and parses files."""
+    return version("tenure")
 
 
 class Node:
@@ -152,7 +159,7 @@ class Node:
     def _info(self, app: str) -> dict[str, Any]:
         return {
             "app": app,
-            "version": version("tenure"),
+            "version": _version(),
             "concurrency": self._settings.concurrency,
             "tasks": len(self._tasks),
             "parent": os.getppid(),
