@@ -92,11 +92,15 @@ class Engine:
         finally:
             for task in asyncio.all_tasks(loop):
                 task.cancel()
-            loop.run_until_complete(asyncio.wait_for(_settle(), timeout=2))
+            loop.run_until_complete(_settle())
             loop.close()
 
 
 async def _settle() -> None:
+    """Let what was cancelled come to its end.
+
+    Run bare: before Python 3.12 `wait_for` makes a second task, which this one would then wait for.
+    """
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         await asyncio.wait(others, timeout=1)
