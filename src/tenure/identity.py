@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,10 +19,16 @@ from tenure.model import Holder
 
 def new_holder() -> Holder:
     """An identity for this process, different at every call."""
-    host, pid = socket.gethostname(), os.getpid()
+    process = _process(os.getpid())
+    return replace(process, id=f"{process.host}:{process.pid}:{secrets.token_hex(4)}")
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> Holder:
+    """What stays the same for as long as this process lives; a forked child has another pid."""
     return Holder(
-        id=f"{host}:{pid}:{secrets.token_hex(4)}",
-        host=host,
+        id="",
+        host=socket.gethostname(),
         pid=pid,
         boot=clock_domain(),
         pid_namespace=_namespace("pid"),

@@ -1,0 +1,32 @@
+"""Who this process is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tenure.identity import is_dead, new_holder
+
+
+def test_every_holder_is_another_of_the_same_process() -> None:
+    one, other = new_holder(), new_holder()
+    assert one.id != other.id
+    assert one.pid == other.pid == os.getpid()
+    assert (one.host, one.boot, one.started) == (other.host, other.boot, other.started)
+    assert not is_dead(one)
+
+
+def test_a_forked_child_is_not_its_parent() -> None:
+    code = """
+import os
+from tenure.identity import new_holder
+parent, (read, write) = new_holder(), os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.write(write, str(new_holder().pid).encode())
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert int(os.read(read, 20)) == pid != parent.pid
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
