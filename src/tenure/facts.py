@@ -37,15 +37,22 @@ class Facts:
 
     def __init__(self, defer: Callable[[Callable[[], None]], None] | None = None) -> None:
         self._listeners: list[tuple[str, Listener]] = []
+        self._heard: dict[str, list[Listener]] = {}
         self._defer = defer
 
     def on(self, pattern: str, listener: Listener) -> None:
         """Call `listener` with every fact whose name matches, such as "run.failed" or "run.*"."""
         self._listeners.append((pattern, listener))
+        self._heard.clear()
 
     def tell(self, fact: Fact) -> None:
-        heard = [told for pattern, told in self._listeners if fnmatchcase(fact.name, pattern)]
+        heard = self._heard.get(fact.name)
+        if heard is None:
+            heard = [told for pattern, told in self._listeners if fnmatchcase(fact.name, pattern)]
+            self._heard[fact.name] = heard
         for listener in heard:
+            if listener is log and not _logger_of(fact).isEnabledFor(fact.level):
+                continue  # most facts of most programs: not worth waking a thread for
             if self._defer is None:
                 _deliver(listener, fact)
             else:
@@ -61,9 +68,13 @@ def _deliver(listener: Listener, fact: Fact) -> None:
 
 def log(fact: Fact) -> None:
     """The listener that writes the log: logger tenure.<first word>, `event` as an extra field."""
-    logger = logging.getLogger(f"tenure.{fact.name.split('.')[0]}")
+    logger = _logger_of(fact)
     if logger.isEnabledFor(fact.level):
         logger.log(fact.level, "%s", fact, extra={"event": fact.name, "fact": fact.values()})
+
+
+def _logger_of(fact: Fact) -> logging.Logger:
+    return logging.getLogger(f"tenure.{fact.name.partition('.')[0]}")
 
 
 # -- leases ---------------------------------------------------------------------------------------
