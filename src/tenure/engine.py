@@ -59,12 +59,28 @@ class Engine:
                 "a blocking call of Tenure was made from Tenure's own thread, where it would wait"
                 " for itself. Make it from a task or a thread of yours."
             )
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        # What asyncio.run_coroutine_threadsafe does, at half its cost: waiting needs but a lock.
+        ended = threading.Lock()
+        ended.acquire()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(loop.create_task(coroutine))
+            tasks[0].add_done_callback(lambda _: ended.release())
+
+        def cancel() -> None:
+            tasks[0].cancel()
+
+        loop.call_soon_threadsafe(begin)
         try:
-            return future.result()
+            ended.acquire()
         except BaseException:
-            future.cancel()  # interrupted here: then it must not go on there
+            # Interrupted here: then it must not go on there.
+            loop.call_soon_threadsafe(cancel)
             raise
+        if tasks[0].cancelled():
+            raise TenureError("Tenure was stopped while this call was under way.")
+        return tasks[0].result()
 
     async def call_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it there; await it here."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 import time
 
+import pytest
+
 from tenure.engine import Engine
+from tenure.errors import TenureError
 
 
 async def test_close_cancels_what_is_under_way_and_does_not_wait_for_itself() -> None:
@@ -26,3 +31,58 @@ async def test_close_cancels_what_is_under_way_and_does_not_wait_for_itself() ->
     assert time.monotonic() - begun < 0.5
     assert under_way.cancelled()
     assert cancelled == [True]
+
+
+def test_a_call_gives_what_it_returns_or_raises() -> None:
+    async def add(one: int, other: int) -> int:
+        await asyncio.sleep(0)
+        if other == 0:
+            raise ValueError("nothing to add")
+        return one + other
+
+    engine = Engine()
+    assert engine.call(add(1, 2)) == 3
+    with pytest.raises(ValueError, match="nothing to add"):
+        engine.call(add(1, 0))
+    engine.close()
+
+
+def test_a_call_under_way_when_the_engine_closes_says_so() -> None:
+    engine, begun = Engine(), threading.Event()
+
+    async def forever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def close() -> None:
+        begun.wait(timeout=10)
+        engine.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    with pytest.raises(TenureError, match="stopped while this call"):
+        engine.call(forever())
+    closing.join(timeout=10)
+
+
+def test_an_interrupted_call_is_cancelled() -> None:
+    engine, begun, ended = Engine(), threading.Event(), threading.Event()
+
+    async def forever() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupt() -> None:
+        begun.wait(timeout=10)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.call(forever())
+    assert ended.wait(timeout=10)
+    interrupting.join(timeout=10)
+    engine.close()
