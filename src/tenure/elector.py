@@ -60,6 +60,7 @@ class Elector(Service):
         self._floor = 0
         self._seen: LeaseRecord | None = None
         self._read_at = float("-inf")
+        self._unchanged_since = float("-inf")
 
     @property
     def leading(self) -> Fence | None:
@@ -112,10 +113,9 @@ class Elector(Service):
 
     async def _follow(self) -> float | None:
         now = self.clock.monotonic()
-        if now - self._read_at >= self._settings.poll:
+        if now - self._read_at >= self._until_next_look(now):
             async with asyncio.timeout(self._settings.call_timeout):
-                self._seen = await self._leases.read(self.name)
-            self._read_at = now
+                self._saw(await self._leases.read(self.name), now)
         seen = self._seen
         # Our own name there means a grant whose reply was lost: ask again, for a new term.
         if seen is None or not seen.live or seen.holder == self.holder.id:
@@ -123,6 +123,19 @@ class Elector(Service):
         async with asyncio.timeout(self._settings.call_timeout):
             suspected = await self._leases.suspect(seen)
         return await self._campaign() if suspected else self._settings.hint_every
+
+    def _saw(self, record: LeaseRecord | None, at: float) -> None:
+        before = self._seen
+        if before is None or record is None or _mark(before) != _mark(record):
+            self._unchanged_since = at
+        self._seen, self._read_at = record, at
+
+    def _until_next_look(self, now: float) -> float:
+        # Everybody renews within ttl/3. Whoever has been silent for longer is watched closely, so
+        # that the end of its lease is not noticed a whole poll late.
+        seen = self._seen
+        silent = seen is not None and now - self._unchanged_since > seen.ttl / 2
+        return self._settings.hint_every if silent else self._settings.poll
 
     async def _campaign(self) -> float | None:
         begun = self.clock.monotonic()
@@ -135,7 +148,7 @@ class Elector(Service):
                 floor=self._floor,
             )
         if isinstance(answer, LeaseRecord):
-            self._seen, self._read_at = answer, begun
+            self._saw(answer, begun)
             self.facts.tell(LeaseHeldElsewhere(self.name, answer.term, answer.holder))
             return self._settings.hint_every
         self._seen = None
@@ -183,3 +196,8 @@ class Elector(Service):
     def _tell_left(self, held: Held, reason: str) -> None:
         grant = held.grant
         self.facts.tell(LeftOffice(self.name, grant.term, grant.holder, reason))
+
+
+def _mark(record: LeaseRecord) -> tuple[str | None, int, int]:
+    """Changes with every renewal."""
+    return record.holder, record.term, record.counter

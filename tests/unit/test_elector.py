@@ -101,6 +101,18 @@ async def test_follower_takes_over_after_the_ttl(world: World) -> None:
     assert world.ann.leading() is None  # ann's own clock told her before
 
 
+async def test_silent_leader_is_watched_closely(world: World) -> None:
+    await world.ann.lead()
+    begun = world.clock.monotonic()
+    world.clock.advance(0.55)  # bob's polls do not meet the end of ann's lease
+    while world.bob.leading() is None:
+        delay = await world.bob.step()
+        world.clock.advance(delay or 0.0)
+    assert world.clock.monotonic() - begun <= SETTINGS.ttl + 2 * SETTINGS.hint_every
+    # Half a ttl at one look a second, the other half at one look per hint.
+    assert world.bob.leases.calls["read"] < 70
+
+
 async def test_woken_follower_looks_at_once(world: World) -> None:
     await world.ann.lead()
     await world.bob.step()
