@@ -1,0 +1,61 @@
+"""The `tenure` command. One file per noun; a file is imported when its command is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from tenure.cli.errors import told_plainly
+
+# Each command is the object of that name in the module of that name. The line beside it is here,
+# so that the list of commands can be shown without importing them.
+COMMANDS = {
+    "run": "Run the scheduler of a module until it is told to stop.",
+    "demo": "See it work: three nodes on SQLite, the leader killed before your eyes.",
+    "status": "Who leads, which nodes live, what is due and waiting.",
+    "schedules": "List, show, pause, resume, run and remove schedules.",
+    "runs": "List runs and show one, with its error.",
+    "leases": "Who holds which lease and lock; their history; evict by force.",
+    "doctor": "Check the store and the cluster, and say what to do.",
+    "migrate": "Create the tables, or bring them up to date.",
+}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"tenure.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        with told_plainly():
+            return super().invoke(ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tenure", message="tenure %(version)s")
+def main() -> None:
+    """A distributed scheduler: many processes, one leader, every occurrence fires once.
+
+    \b
+    Examples:
+      tenure run app:scheduler                 start a node; start as many as you like
+      tenure status                            who leads, and is all well?
+      tenure schedules show digest             when will it run, and why did it not?
+      tenure doctor --url sqlite:///jobs.db    what is wrong, and what to do
+
+    The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder.
+    Exit codes: 0 done; 1 the thing asked about is not so, or failed; 2 wrong usage.
+    """

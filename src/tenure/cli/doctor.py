@@ -1,0 +1,96 @@
+"""`tenure doctor`: checks of the store and of the cluster on it, each with a remedy."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tenure.backends.base import Upkeep
+from tenure.cli.checkup import check_cluster
+from tenure.cli.output import Page, print_json
+from tenure.cli.store import ANSWER_WITHIN, Store, as_json, of_store
+from tenure.errors import TenureError
+from tenure.model import Finding, Severity
+
+
+@click.command()
+@of_store
+@as_json
+def doctor(store: Store, as_json: bool) -> None:
+    """Check the store and the cluster, and say what to do.
+
+    Creates and changes nothing. Exit code 1 if there is a problem; warnings alone give 0.
+
+    \b
+    Examples:
+      tenure doctor
+      tenure doctor --url sqlite:////var/lib/app/tenure.db
+      tenure doctor --json | jq '.findings[] | select(.severity != "ok")'
+    """
+    location, findings = asyncio.run(_examine(store))
+    problems = sum(f.severity is Severity.PROBLEM for f in findings)
+    warnings = sum(f.severity is Severity.WARNING for f in findings)
+    if as_json:
+        print_json(
+            {
+                "store": location,
+                "namespace": store.namespace,
+                "ok": not problems,
+                "findings": [
+                    {
+                        "check": finding.check,
+                        "severity": finding.severity,
+                        "text": finding.text,
+                        "remedy": finding.remedy,
+                    }
+                    for finding in findings
+                ],
+            }
+        )
+    else:
+        _print(location, findings)
+        click.echo(f"\n{_total(problems, 'problem')}, {_total(warnings, 'warning')}.")
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+async def _examine(store: Store) -> tuple[str, list[Finding]]:
+    backend = store.make()
+    findings: list[Finding] = []
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            if isinstance(backend, Upkeep):
+                findings += await backend.diagnose()
+            await backend.open(migrate=False)
+            try:
+                findings += await check_cluster(backend)
+            finally:
+                await backend.close()
+    except (TenureError, TimeoutError) as error:
+        # Why it cannot be opened was most likely said above, and better.
+        if all(f.severity is not Severity.PROBLEM for f in findings):
+            text = str(error) or f"the store did not answer within {ANSWER_WITHIN:g} s"
+            findings.append(Finding("store", Severity.PROBLEM, text))
+    return backend.location, findings
+
+
+def _print(location: str, findings: list[Finding]) -> None:
+    page = Page()
+    page.line(location, style="bold")
+    page.line()
+    page.table(
+        ["", "CHECK", "FOUND"],
+        (
+            [
+                finding.severity,
+                finding.check,
+                finding.text + (f"\n→ {finding.remedy}" if finding.remedy else ""),
+            ]
+            for finding in findings
+        ),
+    )
+
+
+def _total(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

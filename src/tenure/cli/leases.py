@@ -1,0 +1,231 @@
+"""`tenure leases`: who holds what. Leases, and the lock keys of claimed runs beside them."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from datetime import datetime
+
+import click
+
+from tenure.backends.base import Backend
+from tenure.cli.errors import Failed
+from tenure.cli.held import lease_facts, lease_json, lock_json, state, tenure_json
+from tenure.cli.output import Page, exactly, print_json, relative, short, when
+from tenure.cli.store import Store, as_json, of_store
+from tenure.model import LeaseRecord, RunRecord, Tenure
+from tenure.node import LEADER
+from tenure.presence import PRESENCE
+
+LOCKS = 10_000
+
+
+@click.group()
+def leases() -> None:
+    """Who holds which lease and lock; their history; evict by force.
+
+    Leadership is the lease tenure/leader, and the presence of a node tenure/node/<node>. The lock
+    keys of claimed runs are listed beside them, as kind "lock": they end with their run.
+    """
+
+
+@leases.command("list")
+@of_store
+@as_json
+@click.option("--all", "everything", is_flag=True, help="The presence of dead nodes too.")
+def list_leases(store: Store, as_json: bool, everything: bool) -> None:
+    """List leases, and the lock keys of claimed runs.
+
+    \b
+    Examples:
+      tenure leases list
+      tenure leases list --json | jq '.[] | select(.kind == "lock")'
+    """
+
+    async def look(backend: Backend) -> tuple[datetime, list[LeaseRecord], list[RunRecord]]:
+        now, records = await backend.schedules.now(), await backend.leases.all()
+        return now, records, await _locks(backend)
+
+    now, records, runs = store.ask(look)
+    if not everything:
+        records = [r for r in records if state(r, now) == "live" or not r.name.startswith(PRESENCE)]
+    if as_json:
+        print_json([*(lease_json(r, now) for r in records), *map(lock_json, runs)])
+        return
+    rows: list[list[object]] = [
+        [
+            record.name,
+            state(record, now),
+            record.term,
+            f"{record.pid} on {record.host}" if record.holder else None,
+            when(record.acquired_at, now),
+            relative(record.expires_at, now) if record.expires_at else None,
+        ]
+        for record in records
+    ]
+    rows += [
+        [
+            run.lock,
+            "lock",
+            run.term or None,
+            f"run {run.id} on {short(run.node)}",
+            when(run.claimed_at, now),
+            None,
+        ]
+        for run in runs
+    ]
+    Page().table(
+        ["NAME", "STATE", "+TERM", "HELD BY", "SINCE", "+EXPIRES"], rows, empty="No leases."
+    )
+
+
+@leases.command()
+@click.argument("name")
+@of_store
+@as_json
+def show(name: str, store: Store, as_json: bool) -> None:
+    """Show one lease, or the lock key of a claimed run. Exit code 1 if nobody ever held it.
+
+    \b
+    Example:
+      tenure leases show tenure/leader
+    """
+
+    async def look(
+        backend: Backend,
+    ) -> tuple[datetime, LeaseRecord | None, RunRecord | None]:
+        locks = [run for run in await _locks(backend) if run.lock == name]
+        record = await backend.leases.read(name)
+        return await backend.schedules.now(), record, locks[0] if locks else None
+
+    now, record, run = store.ask(look)
+    if record is None and run is None:
+        raise Failed(
+            f"there is no lease named {name!r}, and no running run has that lock key."
+            " `tenure leases list` shows those that exist."
+        )
+    if as_json:
+        print_json(lease_json(record, now) if record is not None else run and lock_json(run))
+    elif record is not None:
+        Page().facts(lease_facts(record, now))
+    elif run is not None:
+        Page().facts(
+            [
+                ("Lock key", run.lock),
+                ("Held by", f"run {run.id} of {run.schedule}, attempt {run.attempt}"),
+                ("Node", run.node),
+                ("Since", exactly(run.claimed_at, now)),
+                ("Ends", "with the run, or when its node is found dead"),
+            ]
+        )
+
+
+@leases.command()
+@click.argument("name", required=False)
+@of_store
+@as_json
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="How many.")
+def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
+    """Who held a lease (or any), from when to when, and why it ended; newest first.
+
+    \b
+    Examples:
+      tenure leases history tenure/leader
+      tenure leases history --limit 20 --json
+    """
+
+    async def look(backend: Backend) -> tuple[datetime, list[Tenure]]:
+        return await backend.schedules.now(), await backend.leases.history(name, limit)
+
+    now, lines = store.ask(look)
+    if as_json:
+        print_json([tenure_json(line) for line in lines])
+        return
+    Page().table(
+        ["NAME", "TERM", "HELD BY", "FROM", "UNTIL", "ENDED"],
+        (
+            [
+                line.name,
+                line.term,
+                f"{line.pid} on {line.host}",
+                when(line.acquired_at, now),
+                when(line.ended_at, now) if line.ended_at else "still held",
+                line.end,
+            ]
+            for line in lines
+        ),
+        empty="No history." if name is None else f"Nobody ever held {name!r}.",
+    )
+
+
+@leases.command()
+@click.argument("name")
+@of_store
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--reason", help="Why; kept in the history.")
+def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
+    """End a lease by force, whoever holds it. Exit code 1 if nobody does.
+
+    The holder is not stopped: it can no longer renew, and finds out when it tries. For leadership
+    that is safe, its writes are refused. Anything else may go on for a moment beside its successor.
+
+    \b
+    Example:
+      tenure leases evict nightly-import --reason "host db3 is gone"
+    """
+    record, run = store.ask(lambda backend: _held(backend, name))
+    if record is None or record.holder is None:
+        raise Failed(_nothing_to_evict(name, run))
+    if not yes:
+        held = f"{name!r} is held by pid {record.pid} on {record.host}, term {record.term}."
+        click.echo(f"{held}\n{_consequence(record)}", err=True)
+        try:
+            sure = click.confirm("Evict it?", err=True)
+        except click.Abort:
+            sure = False
+        if not sure:
+            raise Failed("not confirmed, nothing was changed. --yes skips the question.")
+
+    async def act(backend: Backend) -> LeaseRecord | None:
+        current = await backend.leases.read(name)
+        if current is None or (current.holder, current.term) != (record.holder, record.term):
+            return None  # what was shown and agreed to is no longer there
+        who = f"evicted by {getpass.getuser()} on {socket.gethostname()}"
+        return await backend.leases.evict(name, f"{who}: {reason}" if reason else who)
+
+    if store.ask(act) is None:
+        raise Failed(f"{name!r} has changed hands meanwhile; nothing was changed. Look again.")
+    click.echo(f"Evicted {record.holder} from {name}; term {record.term} is over.")
+
+
+async def _locks(backend: Backend) -> list[RunRecord]:
+    runs = await backend.runs.all(state="claimed", limit=LOCKS)
+    return sorted((run for run in runs if run.lock), key=lambda run: run.lock or "")
+
+
+async def _held(backend: Backend, name: str) -> tuple[LeaseRecord | None, RunRecord | None]:
+    locks = [run for run in await _locks(backend) if run.lock == name]
+    return await backend.leases.read(name), locks[0] if locks else None
+
+
+def _nothing_to_evict(name: str, run: RunRecord | None) -> str:
+    if run is None:
+        return f"nobody holds {name!r}; nothing was changed. `tenure leases list` shows what is."
+    return (
+        f"{name!r} is the lock key of run {run.id}, not a lease: it ends with the run. If its node"
+        f" hangs, take all runs from that node: tenure leases evict {PRESENCE}{run.node}"
+    )
+
+
+def _consequence(record: LeaseRecord) -> str:
+    if record.name == LEADER:
+        return "Another node takes over; what the old leader still writes is refused."
+    if record.name.startswith(PRESENCE):
+        return (
+            "Its runs are given to other nodes while it may still be executing them (their results"
+            " are refused). A node that lives comes back under a new name."
+        )
+    return (
+        "Whoever holds it is not stopped and may go on until its next renewal: make sure that the"
+        " process is gone, or that two at a time do no harm."
+    )

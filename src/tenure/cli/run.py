@@ -1,0 +1,90 @@
+"""`tenure run`: a node, in the foreground, from a scheduler in a module."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from importlib.metadata import version
+
+import click
+
+from tenure.cli.errors import Failed
+from tenure.cli.loading import load
+from tenure.clock import SystemClock
+from tenure.core import enabled
+from tenure.scheduler import AsyncScheduler, Scheduler
+from tenure.stores import parse
+
+INTERRUPTED = 130
+LEVELS = ["debug", "info", "warning", "error", "critical"]
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:ATTR")
+@click.option(
+    "--url",
+    metavar="URL",
+    help="The store, for a scheduler whose code names none; as setting $TENURE_URL.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    help="How much is logged.  [default: info, or what the module sets up]",
+)
+def run(target: str, url: str | None, log_level: str | None) -> None:
+    """Run the scheduler ATTR of MODULE until SIGTERM or Ctrl+C, then hand over politely.
+
+    The module is imported with the working folder on its path. Start it as often as you like, on
+    the same store: one process leads, all execute, and if one dies the others go on.
+
+    \b
+    Examples:
+      tenure run app:scheduler
+      tenure run shop.jobs:scheduler --url sqlite:////var/lib/shop/tenure.db
+      TENURE_URL=sqlite:///jobs.db tenure run app:scheduler --log-level debug
+    """
+    if url is not None:
+        os.environ["TENURE_URL"] = url
+    scheduler = load(target, whole_traceback=log_level == "debug")
+    if url and scheduler.url != url:
+        raise Failed(
+            f"--url is {url}, but the code of {target} names {scheduler.url} itself. Take the URL"
+            " out of the code (then --url and $TENURE_URL decide), or leave out --url."
+        )
+    _set_up_logging(log_level)
+    if not enabled():
+        click.echo("TENURE_ENABLED is off: nothing was started.", err=True)
+        return
+    _announce(target, scheduler)
+    try:
+        if isinstance(scheduler, AsyncScheduler):
+            asyncio.run(scheduler.run())
+        else:
+            scheduler.run()
+    except KeyboardInterrupt:
+        click.echo("Ended at once, without handing over.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    click.echo("Stopped; handed over.", err=True)
+
+
+def _set_up_logging(level: str | None) -> None:
+    """To stderr, unless the module has set up logging of its own: then that is left alone."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(format=_FORMAT, level=(level or "info").upper())
+    elif level is not None:
+        logging.getLogger("tenure").setLevel(level.upper())
+
+
+def _announce(target: str, scheduler: Scheduler | AsyncScheduler) -> None:
+    store = parse(scheduler.url, "default", SystemClock())().location
+    scheduled = sum(task.trigger is not None for task in scheduler.tasks)
+    click.echo(
+        f"tenure {version('tenure')}: {target}, pid {os.getpid()}\n"
+        f"  store   {store}\n"
+        f"  tasks   {len(scheduler.tasks)}, of which {scheduled} on a schedule\n"
+        f"  stop    Ctrl+C or kill {os.getpid()}: hands over, lets running tasks end;"
+        " again: at once",
+        err=True,
+    )

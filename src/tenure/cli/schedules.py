@@ -1,0 +1,285 @@
+"""`tenure schedules`: what is planned, what became of it, and the switches."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+
+import click
+
+from tenure.backends.base import Backend
+from tenure.catalog import Catalog
+from tenure.cli.errors import Failed
+from tenure.cli.output import Page, exactly, iso, print_json, when
+from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
+from tenure.cli.runs import run_facts, run_json, summary
+from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.waiting import FINISHED, wait_for
+from tenure.errors import NotFound
+from tenure.model import Occurrence, RunRecord, RunState, Schedule
+from tenure.presence import PRESENCE
+from tenure.settings import Settings
+from tenure.tasks import Tasks
+
+
+@click.group()
+def schedules() -> None:
+    """List, show, pause, resume, run and remove schedules."""
+
+
+@schedules.command("list")
+@of_store
+@as_json
+@click.option("--tenant", help="Only of this tenant.")
+@click.option("--limit", default=1_000, show_default=True, type=click.IntRange(1), help="How many.")
+def list_schedules(store: Store, as_json: bool, tenant: str | None, limit: int) -> None:
+    """List schedules by name.
+
+    \b
+    Examples:
+      tenure schedules list
+      tenure schedules list --json | jq -r '.[] | select(.active | not) | .name'
+    """
+
+    async def look(backend: Backend) -> tuple[datetime, list[Schedule]]:
+        return await backend.schedules.now(), await backend.schedules.all(tenant, limit)
+
+    now, found = store.ask(look)
+    if as_json:
+        print_json([schedule_json(schedule) for schedule in found])
+        return
+    page = Page()
+    page.table(
+        ["NAME", "STATE", "TRIGGER", "NEXT", "+TASK", "+TENANT", "+WHY NOT ACTIVE"],
+        (
+            [
+                schedule.name,
+                state(schedule),
+                rule(schedule),
+                when(schedule.next_due, now) if schedule.active else None,
+                schedule.spec.task if schedule.spec.task != schedule.name else None,
+                schedule.spec.tenant,
+                schedule.reason,
+            ]
+            for schedule in found
+        ),
+        empty="No schedules.",
+    )
+    if len(found) == limit:
+        page.line(f"The first {limit:,}; --limit shows more.", style="dim")
+
+
+@schedules.command()
+@click.argument("name")
+@of_store
+@as_json
+@click.option(
+    "--occurrences", default=10, show_default=True, type=click.IntRange(0), help="How many past."
+)
+@click.option(
+    "--next", "ahead", default=5, show_default=True, type=click.IntRange(0), help="How many ahead."
+)
+def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -> None:
+    """Show a schedule: its rule and policies, its next times, and what became of the last ones.
+
+    Every past time is there with its outcome: fired, skipped or missed, and the reason.
+
+    \b
+    Examples:
+      tenure schedules show digest
+      tenure schedules show digest --occurrences 100 --json
+    """
+
+    async def look(
+        backend: Backend,
+    ) -> tuple[datetime, Schedule, list[tuple[Occurrence, RunRecord | None]]]:
+        schedule = await _catalog(backend).get(name)
+        past = await backend.schedules.occurrences(name, occurrences) if occurrences else []
+        runs = [None if o.run_id is None else await backend.runs.get(o.run_id) for o in past]
+        return await backend.schedules.now(), schedule, list(zip(past, runs, strict=True))
+
+    now, schedule, past = store.ask(look)
+    times = upcoming(schedule, ahead)
+    if as_json:
+        print_json(
+            schedule_json(schedule)
+            | {"next_times": [iso(t) for t in times]}
+            | {"occurrences": [occurrence_json(occurrence, run) for occurrence, run in past]}
+        )
+        return
+    page, spec = Page(), schedule.spec
+    page.facts(
+        [
+            ("Schedule", schedule.name),
+            ("State", state(schedule)),
+            ("Why", schedule.reason),
+            ("Trigger", rule(schedule)),
+            ("Task", spec.task),
+            ("Arguments", spec.kwargs if spec.kwargs != "{}" else None),
+            ("Tenant", spec.tenant),
+            ("Declared by", f"the code of app {spec.app!r}" if spec.app else "run time (added)"),
+            ("Policies", f"catch_up={spec.catch_up} overlap={spec.overlap}"),
+            ("", f"on_crash={spec.on_crash} retries={spec.retries} priority={spec.priority}"),
+            ("Timeout", f"{spec.timeout:g} s" if spec.timeout else None),
+            ("Lock key", spec.lock),
+            ("Changed", exactly(schedule.updated_at, now)),
+            ("Next", "\n".join(exactly(t, now) for t in times) or "none"),
+        ]
+    )
+    if occurrences:
+        page.line()
+        page.table(
+            ["NOMINAL", "OUTCOME", "RUN", "WHY"],
+            (
+                [
+                    when(o.nominal, now)
+                    + (f"\nto {when(o.last, now)}" if o.last > o.nominal else ""),
+                    outcome(o, run),
+                    o.run_id,
+                    o.reason or (summary(run.error) if run else None),
+                ]
+                for o, run in past
+            ),
+            empty="No occurrences yet.",
+        )
+
+
+@schedules.command()
+@click.argument("name")
+@of_store
+@click.option("--reason", help="Why; shown until it is resumed.")
+def pause(name: str, store: Store, reason: str | None) -> None:
+    """Fire it no more, until it is resumed. Runs that wait or run already are left alone.
+
+    \b
+    Example:
+      tenure schedules pause digest --reason "mail server is down"
+    """
+
+    async def act(backend: Backend) -> tuple[Schedule, Schedule]:
+        catalog = _catalog(backend)
+        return await catalog.get(name), await catalog.pause(name, reason)
+
+    before, after = store.ask(act)
+    if not before.active:
+        raise Failed(f"{name!r} is not active already ({before.reason}); nothing was changed.")
+    click.echo(f"{name}: {after.reason}. Go on with: tenure schedules resume {name}")
+
+
+@schedules.command()
+@click.argument("name")
+@of_store
+def resume(name: str, store: Store) -> None:
+    """Go on from now; what came due meanwhile is recorded as missed, with the reason.
+
+    \b
+    Example:
+      tenure schedules resume digest
+    """
+
+    async def act(backend: Backend) -> tuple[datetime, Schedule]:
+        schedule = await _catalog(backend).resume(name)
+        return await backend.schedules.now(), schedule
+
+    now, schedule = store.ask(act)
+    click.echo(f"{name} is active; next {when(schedule.next_due, now)}")
+
+
+@schedules.command()
+@click.argument("name")
+@of_store
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def remove(name: str, store: Store, yes: bool) -> None:
+    """Remove a schedule and cancel its waiting runs.
+
+    \b
+    Example:
+      tenure schedules remove acme-invoice --yes
+    """
+    schedule = store.ask(lambda backend: _catalog(backend).get(name))
+    if schedule.spec.app:
+        click.echo(
+            f"{name!r} is declared in the code of app {schedule.spec.app!r}: the next node that"
+            " starts with that code adds it again. To stop it for good, pause it or change the"
+            " code.",
+            err=True,
+        )
+    if not yes:
+        try:
+            sure = click.confirm(f"Remove schedule {name!r} and cancel its waiting runs?", err=True)
+        except click.Abort:
+            sure = False
+        if not sure:
+            raise Failed("not confirmed, nothing was changed. --yes skips the question.")
+    store.ask(lambda backend: _catalog(backend).remove(name))
+    click.echo(f"{name} is removed.")
+
+
+@schedules.command("run-now")
+@click.argument("name")
+@of_store
+@as_json
+@click.option("--key", help="The same key again gives the same run: safe to repeat.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Wait for it to end; exit code 1 unless it succeeded.",
+)
+def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float | None) -> None:
+    """Run it once, now, beside its plan; paused schedules too.
+
+    Exit code 1 if it was skipped because an earlier run is unfinished.
+
+    \b
+    Examples:
+      tenure schedules run-now digest --wait 60
+      tenure schedules run-now month-end --key 2026-01
+    """
+
+    async def act(backend: Backend) -> tuple[datetime, RunRecord, bool, bool]:
+        try:
+            run_id, new = await backend.schedules.run_now(name, key or secrets.token_hex(8))
+        except NotFound:
+            await _catalog(backend).get(name)  # says it better
+            raise
+        if run_id is None:
+            raise Failed(
+                f"{name!r} was not run: an earlier run of its lock is unfinished, and its policy is"
+                " overlap=skip. `tenure leases list` shows who holds the lock."
+            )
+        run = await backend.runs.get(run_id)
+        if run is None:
+            raise Failed(f"run {run_id} of {name!r} is over and was deleted by its age.")
+        alive = any(node.live for node in await backend.leases.all(PRESENCE))
+        if wait is not None:
+            run = await wait_for(backend, run, wait)
+        return await backend.schedules.now(), run, new, alive
+
+    now, run, new, alive = store.ask(act, within=None if wait is not None else 30)
+    if as_json:
+        print_json({**run_json(run), "new": new})
+    else:
+        _tell_run(run, now, new=new, waited=wait is not None)
+    if not alive and run.state is RunState.WAITING:
+        click.echo("No node is running: it waits until one starts.", err=True)
+    if wait is None:
+        return
+    if run.state not in FINISHED:
+        raise Failed(f"run {run.id} is {run.state} after {wait:g} s; it goes on.")
+    if run.state is not RunState.SUCCEEDED:
+        raise Failed(f"run {run.id} {run.state}: {summary(run.error) or 'no error recorded'}")
+
+
+def _tell_run(run: RunRecord, now: datetime, *, new: bool, waited: bool) -> None:
+    if waited:
+        Page().facts(run_facts(run, now))
+    elif new:
+        click.echo(f"Run {run.id} of {run.schedule} is {run.state}: tenure runs show {run.id}")
+    else:
+        click.echo(f"Run {run.id} has that key already; it is {run.state}, nothing was added.")
+
+
+def _catalog(backend: Backend) -> Catalog:
+    # No tasks and no app: the command line changes what is stored, and declares nothing.
+    return Catalog(backend.schedules, Tasks(), Settings(), "")

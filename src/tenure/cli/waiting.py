@@ -1,0 +1,24 @@
+"""Waiting for a run to end, from outside."""
+
+from __future__ import annotations
+
+from tenure.backends.base import Backend
+from tenure.clock import SystemClock
+from tenure.model import RunRecord, RunState
+
+FINISHED = frozenset(RunState) - {RunState.WAITING, RunState.CLAIMED}
+LOOK_FIRST, LOOK_LEAST_OFTEN = 0.02, 0.5
+
+
+async def wait_for(backend: Backend, run: RunRecord, seconds: float) -> RunRecord:
+    """The run when it has ended, or as it is after so many seconds."""
+    clock, step = SystemClock(), LOOK_FIRST
+    until = clock.monotonic() + seconds
+    while run.state not in FINISHED:
+        left = until - clock.monotonic()
+        if left <= 0:
+            break
+        await clock.sleep(min(step, left))
+        step = min(step * 1.5, LOOK_LEAST_OFTEN)
+        run = await backend.runs.get(run.id) or run
+    return run
