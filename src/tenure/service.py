@@ -73,7 +73,7 @@ class Service:
         try:
             delay = await self.step()
         except (StoreError, TimeoutError) as error:
-            return self._step_failed(StoreFailed(self.label, str(error) or "no answer in time"))
+            return self._step_failed(StoreFailed(self.label, why(error)))
         except Exception:  # noqa: BLE001 - a loop that ended would be worse than any defect
             return self._step_failed(ServiceFailed(self.label, traceback.format_exc(limit=-6)))
         if self._failing_since is not None:
@@ -88,3 +88,8 @@ class Service:
             self.facts.tell(fact)
         self._failures += 1
         return float(min(RETRY * 2 ** min(self._failures - 1, 10), self._retry_most))
+
+
+def why(error: Exception) -> str:
+    """What a failed call to a store says; of a timeout, what the store was waiting for."""
+    return str(error) or str(error.__cause__ or "") or "no answer in time"

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from tenure.backends.sqlite import forks
 from tenure.clock import SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable, TenureError
 from tenure.threads import Threads
@@ -34,11 +36,14 @@ _PRAGMAS = (
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
 
 
-class _GivenUp:
-    """Set when nobody awaits the result any more."""
+class _Wait:
+    """What the two sides of a call, its caller and its thread, know of each other."""
 
     def __init__(self) -> None:
-        self.value = False
+        self.given_up = False
+        """Nobody awaits the result any more."""
+        self.locked = False
+        """Another connection is in the way."""
 
 
 class Connection:
@@ -48,6 +53,8 @@ class Connection:
         self._path = path
         self._threads = Threads(name)
         self._connection: sqlite3.Connection | None = None
+        self._in_call = threading.Lock()
+        forks.watch(self)
         self.statements = 0
         """How many transactions and reads were asked for: the cost of idling is measured by it."""
 
@@ -70,13 +77,26 @@ class Connection:
         """Run `work` in one write transaction: all of it lands, or nothing."""
         return await self._call(self._write, work)
 
-    async def _call(self, function: Callable[[Work[T], _GivenUp], T], work: Work[T]) -> T:
-        given_up = _GivenUp()
+    def hold_still(self, patience: float) -> bool:
+        return self._in_call.acquire(timeout=patience)
+
+    def go_on(self) -> None:
+        self._in_call.release()
+
+    def close_inherited(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _call(self, function: Callable[[Work[T], _Wait], T], work: Work[T]) -> T:
+        wait = _Wait()
         self.statements += 1
         try:
-            return await self._threads.call(self._guard, lambda: function(work, given_up))
+            return await self._threads.call(self._guard, lambda: function(work, wait))
         except asyncio.CancelledError:
-            given_up.value = True
+            wait.given_up = True
+            if wait.locked:  # the reason, for whoever makes a timeout of this
+                raise asyncio.CancelledError(_locked(self._path)) from None
             raise
 
     def _open(self, create: bool) -> None:
@@ -85,22 +105,22 @@ class Connection:
                 f"SQLite {sqlite3.sqlite_version} is too old; Tenure needs 3.33 or newer. Use a"
                 " newer Python build or another database."
             )
-        self._connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
-            uri=True,
-            timeout=0,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-        self._connection.row_factory = sqlite3.Row
+        with self._in_call:
+            self._connection = sqlite3.connect(
+                f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
+                uri=True,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            self._connection.row_factory = sqlite3.Row
         for pragma in _PRAGMAS if create else _PRAGMAS[1:]:
-            self._patiently(lambda pragma=pragma: self._sqlite.execute(pragma), _GivenUp())  # type: ignore[misc]
+            self._patiently(lambda pragma=pragma: self._sqlite.execute(pragma), _Wait())  # type: ignore[misc]
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._in_call:
+            self.close_inherited()
 
     @property
     def _sqlite(self) -> sqlite3.Connection:
@@ -108,33 +128,38 @@ class Connection:
             raise StoreError(f"{self._path} is not open")
         return self._connection
 
-    def _read(self, work: Work[T], given_up: _GivenUp) -> T:
-        return self._patiently(lambda: work(self._sqlite), given_up)
+    def _read(self, work: Work[T], wait: _Wait) -> T:
+        return self._patiently(lambda: work(self._sqlite), wait)
 
-    def _write(self, work: Work[T], given_up: _GivenUp) -> T:
-        self._patiently(lambda: self._sqlite.execute("BEGIN IMMEDIATE"), given_up)
-        try:
-            result = work(self._sqlite)
-            self._sqlite.execute("COMMIT")
-        except BaseException:
-            if self._sqlite.in_transaction:
-                self._sqlite.execute("ROLLBACK")
-            raise
-        return result
+    def _write(self, work: Work[T], wait: _Wait) -> T:
+        def transaction() -> T:
+            self._sqlite.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(self._sqlite)
+                self._sqlite.execute("COMMIT")
+            except BaseException:
+                if self._sqlite.in_transaction:
+                    self._sqlite.execute("ROLLBACK")
+                raise
+            return result
 
-    def _patiently(self, attempt: Callable[[], T], given_up: _GivenUp) -> T:
+        return self._patiently(transaction, wait)
+
+    def _patiently(self, attempt: Callable[[], T], wait: _Wait) -> T:
         """Try again while another connection is in the way."""
         until, step = _real.monotonic() + BUSY_AFTER, _STEP
         while True:
-            if given_up.value:
+            if wait.given_up:
                 raise StoreUnavailable("given up while waiting for the database")
             try:
-                return attempt()
+                with self._in_call:
+                    return attempt()
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 if _real.monotonic() > until:
                     raise
+            wait.locked = True
             _real.block(step)
             step = min(step * 1.5, _LONGEST_STEP)
 
@@ -149,10 +174,7 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_BUSY:
-        raise StoreUnavailable(
-            f"{path} has been locked by another writer for more than {BUSY_AFTER:g} s."
-            " `tenure doctor` names the process; a stopped (frozen) one must go on or be killed."
-        ) from error
+        raise StoreUnavailable(_locked(path)) from error
     if code == sqlite3.SQLITE_FULL:
         raise StoreUnavailable(
             f"the disk of {path} is full. Nothing was changed; free some space, Tenure tries again."
@@ -181,3 +203,10 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
     if isinstance(error, TenureError):
         raise error
     raise StoreError(f"{path}: {error}") from error
+
+
+def _locked(path: Path) -> str:
+    return (
+        f"{path} is locked by another writer, which does not let go. `tenure doctor` names the"
+        " process; a stopped (frozen) one must go on or be killed."
+    )

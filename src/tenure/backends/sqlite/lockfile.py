@@ -33,7 +33,6 @@ _ID_LENGTH = 16
 _SLOTS_FROM = 1 << 20
 
 _files: dict[tuple[int, int], LockFile] = {}
-_files_of_pid = os.getpid()
 _guard = threading.Lock()
 
 
@@ -50,11 +49,7 @@ class LockFile:
     @classmethod
     def open(cls, path: Path) -> LockFile:
         """The lock file at this path: the one that this process already has open, if it has."""
-        global _files_of_pid  # noqa: PLW0603 - a forked child starts with none of its own
         with _guard:
-            if _files_of_pid != os.getpid():
-                _files.clear()
-                _files_of_pid = os.getpid()
             file = None
             if path.exists():
                 stat = path.stat()
@@ -69,7 +64,7 @@ class LockFile:
     def close(self) -> None:
         with _guard:
             self._users -= 1
-            if self._users == 0 and _files_of_pid == os.getpid():
+            if self._users == 0 and self in _files.values():
                 for key in [key for key, file in _files.items() if file is self]:
                     del _files[key]
                 os.close(self._file)
@@ -150,3 +145,18 @@ else:  # Windows: positions are shared, so one at a time
 
 
 _position = threading.Lock()
+
+
+def _in_child() -> None:
+    """The locks are the parent's; a forked child starts without any, and without its files."""
+    for file in _files.values():
+        os.close(file._file)
+        file._file = -1
+    _files.clear()
+    _guard.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_in_child
+    )

@@ -1,0 +1,79 @@
+"""SQLite across a fork.
+
+SQLite keeps what it knows about its files' locks in the process's memory. A forked child inherits
+that knowledge but not the kernel's locks: a connection that it opens to the same file believes
+that it holds locks which nobody holds, and what it commits may vanish with the write-ahead log
+that another process deletes. Only closing the inherited connections clears that knowledge, and
+that is safe only if none was in the middle of a call. Hence:
+
+- Before a fork the forking thread waits until every connection is between two calls. A call is a
+  few milliseconds; waiting for another process's lock does not count as one.
+- The child closes what it inherited, at once. The parent still has the file open, so this writes
+  nothing to it, and the parent's locks are its own: they stay.
+
+A connection that does not come to rest in time (a disk that hangs) stays as it is, in a child that
+had better not use that file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Protocol
+from weakref import WeakSet
+
+PATIENCE = 5.0
+
+
+class Forkable(Protocol):
+    """What must be between two calls when the process forks."""
+
+    def hold_still(self, patience: float) -> bool: ...
+
+    def go_on(self) -> None: ...
+
+    def close_inherited(self) -> None:
+        """In the child: close, without a word to anybody."""
+        ...
+
+
+_all: WeakSet[Forkable] = WeakSet()
+_still: list[Forkable] = []
+_restless: list[Forkable] = []
+_forking = threading.Lock()
+
+
+def watch(connection: Forkable) -> None:
+    """Mind this one when the process forks."""
+    with _forking:
+        _all.add(connection)
+
+
+def _before() -> None:
+    _forking.acquire()  # released on the other side of the fork
+    for connection in list(_all):
+        if connection.hold_still(PATIENCE):
+            _still.append(connection)
+        else:
+            _restless.append(connection)
+
+
+def _in_parent() -> None:
+    for connection in _still:
+        connection.go_on()
+    _still.clear()
+    _restless.clear()
+    _forking.release()
+
+
+def _in_child() -> None:
+    for connection in _still:
+        connection.close_inherited()
+        connection.go_on()
+    _still.clear()  # the restless ones are kept: nothing may close them here
+    _all.clear()
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
