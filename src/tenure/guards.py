@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -39,8 +40,14 @@ class Campaign:
 
     def __init__(self, elector: Elector, wakeups: Wakeups) -> None:
         self.elector = elector
+        self._pid = os.getpid()
         self._unsubscribe = wakeups.subscribe(lease_topic(elector.name), elector.wake)
         elector.start()
+
+    @property
+    def inherited(self) -> bool:
+        """Is this a forked child's copy of its parent's?"""
+        return self._pid != os.getpid()
 
     async def end(self) -> Held | None:
         """Stop campaigning; hand back what was won."""
@@ -68,14 +75,21 @@ class Hold:
         return self._lease
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
-        self._left(self._leases.call(self._exit()), exc_type)
+        if not self._inherited:
+            self._left(self._leases.call(self._exit()), exc_type)
 
     async def __aenter__(self) -> Lease:
         self._lease = await self._leases.call_async(self._enter())
         return self._lease
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
-        self._left(await self._leases.call_async(self._exit()), exc_type)
+        if not self._inherited:
+            self._left(await self._leases.call_async(self._exit()), exc_type)
+
+    @property
+    def _inherited(self) -> bool:
+        """A forked child that leaves the block leaves the lease to its parent."""
+        return self._lease is not None and self._lease.inherited
 
     async def _enter(self) -> Lease:
         answer = await self._leases.take(self._name, self._ttl, keep=True)
@@ -132,13 +146,18 @@ class Leadership:
         self._on_start = on_start
         self._on_stop = on_stop
         self._told = False
-        self._campaign: Campaign | None = None
+        self._begun: Campaign | None = None
         self._threads = Threads(f"tenure-lead-{name}")
         self._user_loop = self._find_loop()
 
     @property
     def is_leader(self) -> bool:
         return self._campaign is not None and self._campaign.elector.leading is not None
+
+    @property
+    def _campaign(self) -> Campaign | None:
+        """This process's own: a forked child neither leads nor steps down for its parent."""
+        return None if self._begun is None or self._begun.inherited else self._begun
 
     @property
     def lease(self) -> Lease | None:
@@ -169,15 +188,17 @@ class Leadership:
 
     async def _start(self) -> None:
         if self._campaign is None:
-            self._campaign = await self._leases.campaign(self.name, self._ttl, self._changed)
+            self._told, self._threads = False, Threads(f"tenure-lead-{self.name}")
+            self._begun = await self._leases.campaign(self.name, self._ttl, self._changed)
 
     async def _stop(self) -> None:
-        campaign, self._campaign = self._campaign, None
+        campaign, self._begun = self._campaign, None
+        if campaign is None:
+            return
         self._changed()
-        if campaign is not None:
-            # The callback first: whoever leads next must not meet work that is still going on.
-            await self._threads.call(lambda: None)
-            await campaign.abandon()
+        # The callback first: whoever leads next must not meet work that is still going on.
+        await self._threads.call(lambda: None)
+        await campaign.abandon()
         self._threads.close()
 
     def _changed(self) -> None:

@@ -23,12 +23,13 @@ from tenure.backends.base import Backend
 from tenure.clock import Clock, SystemClock
 from tenure.elector import Elector
 from tenure.engine import Engine
-from tenure.errors import ConfigError, LeaseHeld, LeaseLost, TenureError
+from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable, TenureError
 from tenure.facts import Facts, log
 from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
 from tenure.identity import new_holder
 from tenure.keeper import Held, Keeper
 from tenure.model import LeaseRecord
+from tenure.service import why
 from tenure.settings import Settings
 from tenure.stores import fence_of, parse, resolve
 from tenure.threads import Threads
@@ -60,8 +61,7 @@ class Leases:
         self._backend: Backend | None = None
         self._keeper: Keeper | None = None
         self._opening: asyncio.Lock | None = None
-        self._facts = Facts(defer=Threads("tenure-facts").submit)
-        self._facts.on("*", log)
+        self._facts = _facts()
 
     # -- plain functions --------------------------------------------------------------------------
 
@@ -191,8 +191,11 @@ class Leases:
         check_name(name, ttl)
         backend = await self._open()
         begun = self._clock.monotonic()
-        async with asyncio.timeout(max(ttl / 3, 1.0)):
-            answer = await backend.leases.acquire(name, new_holder(), ttl)
+        try:
+            async with asyncio.timeout(max(ttl / 3, 1.0)):
+                answer = await backend.leases.acquire(name, new_holder(), ttl)
+        except TimeoutError as error:
+            raise StoreUnavailable(f"lease {name!r} was not acquired: {why(error)}") from error
         if isinstance(answer, LeaseRecord):
             return answer
         held = Held(answer, self._clock, begun)
@@ -240,6 +243,7 @@ class Leases:
                 _inherited.append(self._backend)  # the parent's: never to be closed from here
             self._engine = Engine("tenure-leases-loop")
             self._backend = self._keeper = self._opening = None
+            self._facts = _facts()
 
 
 class Lease:
@@ -264,22 +268,23 @@ class Lease:
         return self._held.grant.holder
 
     @property
+    def inherited(self) -> bool:
+        """Is this a forked child's copy of what its parent holds?"""
+        return self._pid != os.getpid()
+
+    @property
     def held(self) -> bool:
         """May it be trusted, at this instant?"""
-        return self._pid == os.getpid() and self._held.trusted
+        return not self.inherited and self._held.trusted
 
     @property
     def remaining(self) -> float:
         """Seconds for which it may be trusted without another renewal."""
-        return self._held.remaining if self._pid == os.getpid() else 0.0
+        return 0.0 if self.inherited else self._held.remaining
 
     def check(self) -> None:
         """Raise `LeaseLost` unless it may be trusted, at this instant."""
-        if self._pid != os.getpid():
-            raise LeaseLost(
-                f"lease {self.name!r} belongs to the parent process {self._pid}; a forked child"
-                " must acquire its own."
-            )
+        self._check_parent()
         if not self._held.trusted:
             why = self._held.over or "it was not renewed in time"
             raise LeaseLost(
@@ -289,10 +294,12 @@ class Lease:
 
     def renew(self) -> bool:
         """Prolong it by its ttl; False if it is somebody else's by now."""
+        self._check_parent()
         return self._leases.call(self._renew())
 
     def release(self) -> bool:
         """Give it back; False if it was somebody else's by now."""
+        self._check_parent()
         return self._leases.call(self.give_back())
 
     def fence(self, connection: Any) -> None:
@@ -302,6 +309,13 @@ class Lease:
         and your writes commit together, or not at all.
         """
         fence_of(connection)(connection, self._leases.namespace, self.name, self.term, self.holder)
+
+    def _check_parent(self) -> None:
+        if self.inherited:
+            raise LeaseLost(
+                f"lease {self.name!r} belongs to the parent process {self._pid}; a forked child"
+                " must acquire its own."
+            )
 
     async def _renew(self) -> bool:
         backend = await self._leases._open()
@@ -321,3 +335,9 @@ class Lease:
     def __repr__(self) -> str:
         state = "held" if self.held else (self._held.over or "suspended")
         return f"<Lease {self.name!r} term={self.term} {state}>"
+
+
+def _facts() -> Facts:
+    facts = Facts(defer=Threads("tenure-facts").submit)
+    facts.on("*", log)
+    return facts
