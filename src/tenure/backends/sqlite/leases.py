@@ -169,8 +169,9 @@ class SQLiteLeases:
             rows = c.execute(_sql["all"], values).fetchall()
             old = [r for r in rows if r["renewed_at"] < before and not self._live(r)]
             for row in old:
-                keys = ("namespace", "name", "counter")
-                c.execute(_sql["forget"], {key: row[key] for key in keys})
+                keys = {key: row[key] for key in ("namespace", "name", "counter")}
+                c.execute(_sql["forget"], keys)
+                c.execute(_sql["forget_history_of"], keys)
             c.execute(_sql["forget_history"], {**values, "before": before})
             return len(old)
 

@@ -129,7 +129,7 @@ class SQLiteRuns:
             self._check(c, fence)
             before = to_micros(self._clock.now() - timedelta(seconds=older_than))
             values = self._named(before=before, limit=limit)
-            pruned = ("prune_occurrences", "prune_runs", "prune_unfired")
+            pruned = ("prune_occurrences", "prune_runs", "prune_unfired", "prune_removed")
             return sum(c.execute(_sql[statement], values).rowcount for statement in pruned)
 
         return await self._connection.write(work)
@@ -145,11 +145,8 @@ class SQLiteRuns:
         values = self._named(schedule=schedule, state=state, limit=limit)
 
         def work(c: sqlite3.Connection) -> list[sqlite3.Row]:
-            if schedule is not None:
-                rows = c.execute(_sql["of_schedule"], values).fetchall()
-                if rows:
-                    return rows
-            return c.execute(_sql["all"], values).fetchall()
+            statement = "all" if schedule is None else "of_schedule"
+            return c.execute(_sql[statement], values).fetchall()
 
         return [_run(row) for row in await self._connection.read(work)]
 

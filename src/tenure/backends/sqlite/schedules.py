@@ -106,9 +106,12 @@ class SQLiteSchedules:
     async def due(self, limit: int) -> DueBatch:
         def work(c: sqlite3.Connection) -> DueBatch:
             now = self._clock.now()
-            values = self._named(now=to_micros(now), limit=limit)
+            values = self._named(now=to_micros(now), limit=limit + 1)
             rows = c.execute(_sql["due"], values).fetchall()
-            (later,) = c.execute(_sql["next_due"], values).fetchone()
+            if len(rows) > limit:  # one more than was asked for: the earliest of the others
+                later = rows.pop()["next_due"]
+            else:
+                (later,) = c.execute(_sql["next_due"], values).fetchone()
             return DueBatch(now, [_due(row) for row in rows], _time(later))
 
         return await self._connection.read(work)

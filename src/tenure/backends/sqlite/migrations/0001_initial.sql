@@ -67,7 +67,8 @@ CREATE TABLE tenure_schedule (
     version      INTEGER NOT NULL,
     created_at   INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL,
-    UNIQUE (namespace, name)
+    removed      INTEGER NOT NULL DEFAULT 0,    -- 0, or its uid: then the name is free again
+    UNIQUE (namespace, name, removed)
 );
 
 CREATE INDEX tenure_schedule_due ON tenure_schedule (namespace, next_due)

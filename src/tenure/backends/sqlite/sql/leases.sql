@@ -71,3 +71,6 @@ DELETE FROM tenure_lease WHERE namespace = :namespace AND name = :name AND count
 
 -- name: forget_history
 DELETE FROM tenure_lease_history WHERE namespace = :namespace AND ended_at < :before;
+
+-- name: forget_history_of
+DELETE FROM tenure_lease_history WHERE namespace = :namespace AND name = :name;

@@ -67,7 +67,14 @@ DELETE FROM tenure_run WHERE id IN (
 -- name: prune_unfired
 DELETE FROM tenure_occurrence WHERE (schedule_uid, kind, key) IN (
     SELECT schedule_uid, kind, key FROM tenure_occurrence
-    WHERE run_id IS NULL AND recorded_at < :before LIMIT :limit);
+    WHERE run_id IS NULL AND recorded_at < :before
+      AND schedule_uid IN (SELECT uid FROM tenure_schedule WHERE namespace = :namespace)
+    LIMIT :limit);
+
+-- name: prune_removed
+DELETE FROM tenure_schedule
+WHERE namespace = :namespace AND removed <> 0 AND updated_at < :before
+  AND NOT EXISTS (SELECT 1 FROM tenure_occurrence o WHERE o.schedule_uid = tenure_schedule.uid);
 
 -- name: get
 SELECT * FROM tenure_run WHERE namespace = :namespace AND id = :id;
@@ -75,7 +82,6 @@ SELECT * FROM tenure_run WHERE namespace = :namespace AND id = :id;
 -- name: all
 SELECT * FROM tenure_run
 WHERE namespace = :namespace AND (:state IS NULL OR state = :state)
-  AND (:schedule IS NULL OR schedule = :schedule)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: of_schedule

@@ -30,7 +30,7 @@ UPDATE tenure_schedule SET
     definition = :definition, active = :active, reason = :reason,
     next_nominal = :next_nominal, next_due = :next_due, version = version + 1, updated_at = :now
 WHERE uid = :uid AND namespace = :namespace AND version = :version
-  AND next_nominal IS :expected;
+  AND next_nominal IS :expected AND removed = 0;
 
 -- name: miss
 INSERT OR IGNORE INTO tenure_occurrence
@@ -42,15 +42,19 @@ SELECT * FROM tenure_schedule WHERE uid = :uid;
 
 -- name: find
 SELECT * FROM tenure_schedule
-WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names));
+WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names)) AND removed = 0;
 
 -- name: all
 SELECT * FROM tenure_schedule
-WHERE namespace = :namespace AND (:tenant IS NULL OR tenant = :tenant)
+WHERE namespace = :namespace AND removed = 0 AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY name LIMIT :limit;
 
 -- name: remove
-DELETE FROM tenure_schedule WHERE uid = :uid;
+-- It stays for as long as its occurrences do, so that they can be found by its name.
+UPDATE tenure_schedule
+SET removed = uid, active = 0, reason = :reason, next_nominal = NULL, next_due = NULL,
+    version = version + 1, updated_at = :now
+WHERE uid = :uid;
 
 -- name: cancel_runs
 UPDATE tenure_run SET state = 'cancelled', finished_at = :now, error = :reason
