@@ -72,21 +72,19 @@ class Executor:
 
     async def _on_thread(self, task: Task, run: Run, timeout: float | None) -> None:
         context = contextvars.copy_context()
-        work = asyncio.ensure_future(self._threads.call(context.run, self._call, task, run))
-        limit = asyncio.timeout(timeout)
+        work = self._threads.begin(context.run, self._call, task, run)
         try:
-            async with limit:
-                await asyncio.shield(work)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            # A thread cannot be stopped: it is told, and keeps its claim until it returns.
-            run.cancelled = True
-            await work
-            raise TimeoutError(f"ran longer than its timeout of {timeout:g} s") from None
+            in_time, _ = await asyncio.wait([work], timeout=timeout)
         except asyncio.CancelledError:
             run.cancelled = True
             await work
+            return
+        if not in_time:
+            # A thread cannot be stopped: it is told, and keeps its claim until it returns.
+            run.cancelled = True
+        await work
+        if not in_time:
+            raise TimeoutError(f"ran longer than its timeout of {timeout:g} s")
 
     def _call(self, task: Task, run: Run) -> object:
         kwargs = dict(run.kwargs)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, ClassVar
 
 Listener = Callable[["Fact"], None]
@@ -74,7 +75,12 @@ def log(fact: Fact) -> None:
 
 
 def _logger_of(fact: Fact) -> logging.Logger:
-    return logging.getLogger(f"tenure.{fact.name.partition('.')[0]}")
+    return _logger_named(fact.name)
+
+
+@cache
+def _logger_named(fact: str) -> logging.Logger:
+    return logging.getLogger(f"tenure.{fact.partition('.')[0]}")
 
 
 # -- leases ---------------------------------------------------------------------------------------

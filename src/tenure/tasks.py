@@ -95,10 +95,8 @@ class Task:
     tenant: str | None = None
     run_parameter: str | None = None
     """The parameter that is filled with the `Run`, if there is one."""
-
-    @property
-    def is_async(self) -> bool:
-        return is_async(self.function)
+    is_async: bool = False
+    """A coroutine function: it runs on a loop, not on a thread."""
 
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Refuse keyword arguments that the function does not take, before they are stored."""
@@ -196,6 +194,7 @@ class Tasks:
             policy=parsed,
             tenant=tenant,
             run_parameter=_run_parameter(function),
+            is_async=is_async(function),
         )
         if trigger is not None:
             task.check(task.kwargs)

@@ -38,6 +38,10 @@ class Threads:
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Have it done and await its result. Giving up waiting does not stop it."""
+        return await self.begin(function, *args)
+
+    def begin(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Have it done; the future is of the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -57,7 +61,7 @@ class Threads:
                 loop.call_soon_threadsafe(answer, result, error)
 
         self.submit(job)
-        return await future
+        return future
 
     def close(self) -> None:
         """End the threads once they have done what waits; do not wait for them."""
