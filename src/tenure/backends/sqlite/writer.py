@@ -67,8 +67,8 @@ def holder_of(locks: str, device: int, inode: int, byte: int) -> int | None:
     found: int | None = None
     for line in locks.splitlines():
         fields = line.split()
-        # "3: POSIX  ADVISORY  WRITE 1234 fe:00:5678 120 120"; a "->" marks one who waits.
-        if len(fields) != 8 or fields[1] == "->" or fields[3] != "WRITE":
+        # "3: POSIX  ADVISORY  WRITE 1234 fe:00:5678 120 120"; one who waits has "->" before POSIX.
+        if len(fields) != 8 or fields[1] != "POSIX" or fields[3] != "WRITE":
             continue
         pid, file, first, last = fields[4:]
         place, _, number = file.rpartition(":")

@@ -1,0 +1,113 @@
+"""Stores that are missing, wrong, foreign or too new; `migrate`. Looking changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import at_hand, tenure
+
+JOBS = ("--url", "sqlite:///jobs.db")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("mysql://localhost/x", "unknown URL scheme 'mysql'"),
+        ("jobs.db", "write sqlite:///jobs.db"),
+        ("sqlite://jobs.db", "two slashes"),
+        ("", "--url is empty"),
+        ("memory://", "one process"),
+    ],
+)
+def test_url_that_cannot_be_meant_is_wrong_usage(tmp_path: Path, url: str, expected: str) -> None:
+    answer = at_hand(tmp_path, "status", "--url", url)
+    assert answer.code == 2, answer
+    assert expected in answer.err
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["status"], ["schedules", "pause", "x"], ["migrate", "--check"], ["doctor"]],
+    ids=" ".join,
+)
+def test_a_missing_database_is_said_and_not_created(tmp_path: Path, command: list[str]) -> None:
+    answer = tenure(tmp_path, *command, *JOBS)
+    assert answer.code == 1, answer
+    assert str(tmp_path / "jobs.db") in answer.out + answer.err
+    if command[0] != "migrate":
+        assert "tenure migrate --url" in answer.out + answer.err
+    assert names(tmp_path) == set()
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").write_text("dear diary, " * 100)
+    for command in ("status", "doctor", "migrate"):
+        answer = at_hand(tmp_path, command, *JOBS)
+        assert answer.code == 1, answer
+        assert "is not a SQLite database" in answer.out + answer.err
+        assert "Traceback" not in answer.err
+    assert names(tmp_path) == {"jobs.db"}
+    assert (tmp_path / "jobs.db").read_text().startswith("dear diary")
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    for command in ("status", "doctor", "migrate"):
+        answer = at_hand(tmp_path, command, "--url", "sqlite:///missing/jobs.db")
+        assert answer.code == 1, answer
+        assert f"the folder {tmp_path}/missing does not exist" in answer.out + answer.err
+    assert names(tmp_path) == set()
+
+
+def test_database_of_a_newer_major_version_is_left_alone(tmp_path: Path) -> None:
+    assert at_hand(tmp_path, "migrate", *JOBS).code == 0
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("UPDATE tenure_meta SET value = '99' WHERE key = 'major'")
+    for command in ("status", "doctor", "migrate"):
+        answer = at_hand(tmp_path, command, *JOBS)
+        assert answer.code == 1, answer
+        assert "made by a newer Tenure" in answer.out + answer.err
+        assert "Upgrade the tenure package" in answer.out + answer.err
+
+
+def test_another_programs_database_is_only_looked_at(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+    before = (tmp_path / "jobs.db").read_bytes()
+    for command in (["status"], ["doctor"], ["migrate", "--check"], ["migrate", "--sql"]):
+        answer = at_hand(tmp_path, *command, *JOBS)
+        assert answer.code == (0 if "--sql" in command else 1), answer
+    assert names(tmp_path) == {"jobs.db"}
+    assert (tmp_path / "jobs.db").read_bytes() == before
+
+
+def test_migrate_creates_checks_and_says_what_it_did(tmp_path: Path) -> None:
+    pending = at_hand(tmp_path, "migrate", "--check", "--json", *JOBS)
+    assert pending.code == 1
+    assert pending.json["pending"][0] == "0001_initial"
+    done = tenure(tmp_path, "migrate", *JOBS)
+    assert done.code == 0
+    assert "applied 0001_initial" in done.out
+    assert at_hand(tmp_path, "migrate", "--check", *JOBS).code == 0
+    again = at_hand(tmp_path, "migrate", "--json", *JOBS)
+    assert (again.code, again.json["applied"], again.json["pending"]) == (0, [], [])
+
+
+def test_printed_sql_is_the_whole_migration(tmp_path: Path) -> None:
+    script = at_hand(tmp_path, "migrate", "--sql", *JOBS)
+    assert script.code == 0
+    assert names(tmp_path) == set()
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        connection.executescript(script.out)
+    assert at_hand(tmp_path, "migrate", "--check", *JOBS).code == 0
+    assert "nothing is pending" in at_hand(tmp_path, "migrate", "--sql", *JOBS).out
+    assert at_hand(tmp_path, "schedules", "list", "--json", *JOBS).json == []
+    assert at_hand(tmp_path, "migrate", "--sql", "--check", *JOBS).code == 2

@@ -1,0 +1,95 @@
+"""Who holds a lock, from the text of /proc/locks; and which file system a folder is on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tenure.backends.sqlite.filesystem import judge, mount_of
+from tenure.backends.sqlite.writer import describe, find_writer, holder_of
+from tenure.model import Severity
+
+LOCKS = """\
+1: FLOCK  ADVISORY  WRITE 11 fe:00:77 0 EOF
+2: POSIX  ADVISORY  READ 12 fe:00:77 120 120
+3: POSIX  ADVISORY  WRITE 13 fe:00:77 121 122
+4: POSIX  ADVISORY  WRITE 14 fe:00:77 120 120
+4: -> POSIX  ADVISORY  WRITE 15 fe:00:77 120 120
+5: POSIX  ADVISORY  WRITE 16 fe:00:78 100 EOF
+6: POSIX  ADVISORY  WRITE 17 00:2a:79 120 120
+7: POSIX  ADVISORY  WRITE 0 fe:00:80 120 120
+"""
+DISK = os.makedev(0xFE, 0)
+
+
+@pytest.mark.parametrize(
+    ("inode", "byte", "pid"),
+    [
+        (77, 120, 14),
+        (77, 122, 13),
+        (77, 123, None),
+        (78, 5_000, 16),
+        (79, 120, 17),
+        (80, 120, None),
+        (99, 120, None),
+    ],
+    ids=["held", "range", "free", "to the end", "other device", "other container", "other file"],
+)
+def test_holder_of_a_byte(inode: int, byte: int, pid: int | None) -> None:
+    assert holder_of(LOCKS, DISK, inode, byte) == pid
+
+
+def test_nobody_writes_to_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert find_writer(tmp_path / "jobs.db") is None
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux's /proc")
+def test_this_process_is_described() -> None:
+    me = describe(os.getpid())
+    assert me.pid == os.getpid()
+    assert me.state == "running"
+    assert not me.frozen
+
+
+MOUNTS = """\
+/dev/vda / ext4 rw 0 0
+tmpfs /tmp tmpfs rw 0 0
+server:/x /mnt/my\\040share nfs4 rw 0 0
+/dev/vdb /mnt ext4 rw 0 0
+/dev/vdc /mnt xfs rw 0 0
+broken
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "mount"),
+    [
+        ("/var/lib", ("/", "ext4")),
+        ("/tmp/a/b", ("/tmp", "tmpfs")),
+        ("/tmpfoo", ("/", "ext4")),
+        ("/mnt/my share/jobs", ("/mnt/my share", "nfs4")),
+        ("/mnt/other", ("/mnt", "xfs")),
+    ],
+)
+def test_mount_of_a_folder(folder: str, mount: tuple[str, str]) -> None:
+    assert mount_of(Path(folder), MOUNTS) == mount
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"),
+    [
+        ("ext4", Severity.OK),
+        ("nfs4", Severity.PROBLEM),
+        ("fuse.sshfs", Severity.PROBLEM),
+        ("9p", Severity.WARNING),
+        ("fuse.whatever", Severity.WARNING),
+        ("tmpfs", Severity.WARNING),
+        ("overlay", Severity.WARNING),
+    ],
+)
+def test_file_systems_are_judged(kind: str, severity: Severity) -> None:
+    finding = judge("/data", kind)
+    assert finding.severity is severity
+    assert (finding.remedy is None) is (severity is Severity.OK)
