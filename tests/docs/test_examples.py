@@ -70,6 +70,11 @@ class Program:
             self.printed.append(line)
         return line
 
+    def catch_up(self) -> None:
+        """Take note of what it has printed so far: `line` then waits for what comes."""
+        while self._next(0) is not None:
+            pass
+
     def end(self, number: int | None = None) -> int:
         """Its exit code, after a signal if one is given; all it printed is in `printed` then."""
         if number is not None:
@@ -120,6 +125,7 @@ def test_quickstart_fires_once_and_survives_a_kill(start: Start) -> None:
     first.line("swept")
     time.sleep(0.5)  # a sweep whose result is not on record yet would rightly be run again
     first.end(signal.SIGKILL)
+    second.catch_up()
     second.line("swept")
     second.line("swept")
     assert second.end(signal.SIGTERM) == 0
