@@ -14,13 +14,11 @@ from tenure.clock import Clock
 from tenure.errors import ConfigError
 
 DEFAULT_URL = "sqlite:///tenure.db"
-_PLANNED = {
-    "postgres": "PostgreSQL",
-    "postgresql": "PostgreSQL",
-    "redis": "Redis",
-    "rediss": "Redis",
-}
-_FORMS = "sqlite:///relative/path.db, sqlite:////absolute/path.db or memory://"
+_PLANNED = {"redis": "Redis", "rediss": "Redis"}
+_FORMS = (
+    "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user@host/database"
+    " or memory://"
+)
 
 
 def resolve(url: str | None) -> str:
@@ -36,6 +34,10 @@ def parse(url: str, namespace: str, clock: Clock) -> Callable[[], Backend]:
     if scheme == "sqlite":
         path = _sqlite_path(url)
         return lambda: _make("sqlite", "SQLiteBackend", path, namespace=namespace, clock=clock)
+    if scheme in ("postgres", "postgresql"):
+        # Pasted from SQLAlchemy or a hosting page: postgresql+psycopg://, postgres://.
+        plain = "postgresql://" + url.split("://", 1)[1]
+        return lambda: _make("postgres", "PostgresBackend", plain, namespace=namespace, clock=clock)
     if scheme == "memory":
         return lambda: _make("memory", "MemoryBackend", clock)
     if scheme in _PLANNED:
@@ -65,19 +67,28 @@ def _sqlite_path(url: str) -> Path:
 
 
 def _make(module: str, name: str, *args: object, **kwargs: object) -> Backend:
-    backend: Backend = getattr(import_module(f"tenure.backends.{module}"), name)(*args, **kwargs)
+    try:
+        made = import_module(f"tenure.backends.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tenure"):
+            raise
+        raise ConfigError(
+            f"this URL needs the package {error.name!r}: pip install 'tenure[{module}]'"
+        ) from error
+    backend: Backend = getattr(made, name)(*args, **kwargs)
     return backend
 
 
 def fence_of(connection: object) -> Callable[[Any, str, str, int, str], None]:
     """How a fence is checked on a connection of this kind."""
     driver = type(connection).__module__.split(".")[0]
-    if driver != "sqlite3":
+    module = {"sqlite3": "sqlite", "psycopg": "postgres"}.get(driver)
+    if module is None:
         raise ConfigError(
             f"fence() does not know connections of {type(connection).__qualname__} ({driver});"
-            " give it a sqlite3.Connection."
+            " give it a sqlite3.Connection or a psycopg.Connection."
         )
     check: Callable[[Any, str, str, int, str], None] = import_module(
-        "tenure.backends.sqlite.fence"
+        f"tenure.backends.{module}.fence"
     ).fence
     return check

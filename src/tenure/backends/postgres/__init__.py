@@ -1,0 +1,75 @@
+"""The PostgreSQL backend, on psycopg 3.
+
+Leases have a connection of their own, so that a heartbeat never waits behind a long firing; a
+third listens for wake-ups and is the session by which others see that this process lives.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+from tenure.backends.postgres import migrate as migrations
+from tenure.backends.postgres.database import Database
+from tenure.backends.postgres.leases import PostgresLeases
+from tenure.backends.postgres.runs import PostgresRuns
+from tenure.backends.postgres.schedules import PostgresSchedules
+from tenure.backends.postgres.wakeups import PostgresWakeups
+from tenure.clock import Clock, SystemClock
+from tenure.errors import SchemaMismatch
+
+CONNECTIONS = 4
+
+
+class PostgresBackend:
+    """Everything in one schema of a PostgreSQL database."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        schema: str = "tenure",
+        limit: float = 5.0,
+    ) -> None:
+        self._url = url
+        self._namespace = namespace
+        clock = clock or SystemClock()
+        self._for_leases = Database(url, schema, 1, limit, "tenure leases")
+        self._for_the_rest = Database(url, schema, CONNECTIONS, limit, "tenure store")
+        self.wakeups = PostgresWakeups(self._for_leases, namespace, clock)
+        self.leases = PostgresLeases(self._for_leases, self.wakeups, namespace, clock)
+        self.schedules = PostgresSchedules(self._for_the_rest, self.wakeups, namespace)
+        self.runs = PostgresRuns(self._for_the_rest, self.wakeups, namespace, self.schedules)
+
+    @property
+    def location(self) -> str:
+        """The URL without its password."""
+        parts = urlsplit(self._url)
+        user = f"{parts.username}@" if parts.username else ""
+        port = f":{parts.port}" if parts.port else ""
+        return urlunsplit(("postgresql", f"{user}{parts.hostname or ''}{port}", parts.path, "", ""))
+
+    @property
+    def queries(self) -> int:
+        """How many transactions this backend has asked the server for."""
+        return self._for_leases.transactions + self._for_the_rest.transactions
+
+    async def open(self, *, migrate: bool = True) -> None:
+        try:
+            if await migrations.check(self._for_the_rest):
+                if not migrate:
+                    raise SchemaMismatch(
+                        f"{self.location} has no tables of Tenure, or older ones than this version"
+                        f" needs. Run `tenure migrate`, or open it with migrate=True."
+                    )
+                await migrations.apply(self._for_the_rest)
+            await self.wakeups.open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        await self.wakeups.close()
+        await self._for_leases.close()
+        await self._for_the_rest.close()

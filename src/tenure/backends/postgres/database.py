@@ -1,0 +1,172 @@
+"""Transactions on PostgreSQL: bounded in time, one round trip each, safe behind a pooler.
+
+Every transaction sets its own limits (statement, lock, idle in transaction, and the whole of it
+from version 17 on), so that a frozen client cannot hold a lock for longer than that, and it does so
+with SET LOCAL, which a transaction pooler cannot mix up. Statements are sent as a pipeline, so the
+limits cost no round trip.
+
+Connections are made when they are needed and dropped at the first failure: after an outage the
+next call connects anew, without any back-off but that of the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from tenure.backends import sql
+from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
+
+PACKAGE = "tenure.backends.postgres"
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[DictRow]
+Statement = tuple[str, Mapping[str, Any]]
+Rows = list[DictRow]
+
+_KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
+_LIMITS = """
+SELECT set_config('statement_timeout', %(limit)s, true),
+       set_config('lock_timeout', %(limit)s, true),
+       set_config('idle_in_transaction_session_timeout', %(limit)s, true),
+       set_config('TimeZone', 'UTC', true),
+       set_config('application_name', %(name)s, true)
+"""
+_WHOLE_LIMIT = "SELECT set_config('transaction_timeout', %(limit)s, true)"
+
+
+class Database:
+    """A few connections to one database, each used by one transaction at a time."""
+
+    def __init__(self, url: str, schema: str, size: int, limit: float, name: str) -> None:
+        self.url = url
+        self.schema = schema
+        self._limit = limit
+        self._name = name
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._closed = False
+        self.transactions = 0
+
+    def statements(self, file: str) -> dict[str, str]:
+        """The named statements of a file, for this schema."""
+        words = {
+            "schema": quoted(self.schema),
+            "key_of_first": _KEY.format(column="%(first)s::timestamptz"),
+            "key_of_nominal": _KEY.format(column="l.nominal"),
+            "key_of_missed": _KEY.format(column="l.missed_first"),
+        }
+        return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
+
+    async def run(self, *statements: Statement, name: str | None = None) -> list[Rows]:
+        """Execute these in one transaction and one round trip; the rows of each."""
+
+        async def work(connection: Connection) -> list[Rows]:
+            async with connection.pipeline(), connection.transaction():
+                await self.limit(connection, name)
+                cursors = [await connection.execute(text, values) for text, values in statements]
+            return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+        return await self.use(work)
+
+    async def one(self, text: str, values: Mapping[str, Any]) -> Rows:
+        (rows,) = await self.run((text, values))
+        return rows
+
+    async def limit(self, connection: Connection, name: str | None = None) -> None:
+        """The first statements of a transaction: its limits, and what it is called."""
+        values = {"limit": f"{int(self._limit * 1000)}ms", "name": name or self._name}
+        await connection.execute(_LIMITS, values)
+        if connection.info.server_version >= 170000:
+            await connection.execute(_WHOLE_LIMIT, values)
+
+    async def use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+        """Do something on a connection that is nobody else's meanwhile.
+
+        Whatever goes wrong in it, the connection is not used again.
+        """
+        self.transactions += 1
+        async with self._free:
+            connection = self._idle.pop() if self._idle else await self.connect()
+            task = asyncio.create_task(work(connection))
+            try:
+                result = await asyncio.shield(task)
+            except asyncio.CancelledError:
+                # The caller's time is up. The driver would ask the server to cancel, and wait for
+                # the answer: too long if nobody answers. Cut the line instead.
+                _cut(connection)
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise
+            except (psycopg.Error, OSError) as error:
+                connection.pgconn.finish()
+                translate(error)
+            except BaseException:
+                connection.pgconn.finish()
+                raise
+            if self._closed:
+                connection.pgconn.finish()
+            else:
+                self._idle.append(connection)
+            return result
+
+    async def connect(self) -> Connection:
+        try:
+            return await psycopg.AsyncConnection.connect(
+                self.url,
+                autocommit=True,
+                row_factory=dict_row,
+                # A transaction pooler gives each transaction another server connection, where
+                # statements prepared on the last one do not exist.
+                prepare_threshold=None,
+                connect_timeout=max(2, int(self._limit)),
+                keepalives_idle=5,
+                keepalives_interval=2,
+                keepalives_count=3,
+                tcp_user_timeout=int(self._limit * 1000),
+            )
+        except (psycopg.Error, OSError) as error:
+            translate(error)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().pgconn.finish()
+
+
+def _cut(connection: Connection) -> None:
+    """End it from below: whoever waits for it is told at once, and closes it."""
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def arrays(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Rows as one array a column: how many rows travel as one parameter each."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+def translate(error: Exception) -> NoReturn:
+    """The driver's error as one of ours, with what to do about it."""
+    text = str(error).strip()
+    if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
+        raise SchemaMismatch(
+            f"the database lacks something that this version needs ({text}). Run `tenure migrate`."
+        ) from error
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        raise StoreError(
+            f"PostgreSQL refused: {text}. Grant the role the rights on Tenure's schema, or run"
+            " `tenure migrate` as its owner."
+        ) from error
+    if isinstance(error, psycopg.OperationalError | OSError):
+        raise StoreUnavailable(f"PostgreSQL is not available: {text}") from error
+    raise StoreError(f"PostgreSQL: {text}") from error

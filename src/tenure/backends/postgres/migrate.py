@@ -1,0 +1,84 @@
+"""Brings the schema up to date: numbered migrations, a ledger, one transaction, one at a time.
+
+The migrations have the numbers and names of SQLite's. They only add within a major version, so that
+old code lives on beside new code during a rollout.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from tenure.backends.postgres.database import PACKAGE, Connection, Database, quoted
+from tenure.backends.sql import migrations
+from tenure.errors import SchemaMismatch
+
+MAJOR = 1
+_LOCK = 7_365_108_421  # one number for all of Tenure: migrations are rare
+
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS {schema}.migration (
+    number     integer PRIMARY KEY,
+    name       text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    version    text NOT NULL
+);
+CREATE TABLE IF NOT EXISTS {schema}.meta (key text PRIMARY KEY, value text NOT NULL);
+INSERT INTO {schema}.meta VALUES ('major', '1'), ('serves', '1') ON CONFLICT DO NOTHING;
+"""
+
+
+async def check(database: Database) -> list[tuple[int, str, str]]:
+    """What is pending. Refuses tables that are too new for this code."""
+    return await database.use(lambda connection: _pending(connection, database.schema))
+
+
+async def apply(database: Database) -> list[str]:
+    """Apply what is pending; return the names. Of many at the same time, one does it."""
+    return await database.use(lambda connection: _apply(connection, database.schema))
+
+
+async def _apply(connection: Connection, name: str) -> list[str]:
+    schema = quoted(name)
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        todo = await _pending(connection, name)
+        if todo:
+            if not await _exists(connection, "SELECT to_regnamespace(%s)", schema):
+                await _script(connection, f"CREATE SCHEMA {schema}")
+            await _script(connection, _LEDGER.format(schema=schema))
+        for number, title, sql in todo:
+            await _script(connection, sql.format(schema=schema))
+            await connection.execute(
+                f"INSERT INTO {schema}.migration (number, name, version) VALUES (%s, %s, %s)",  # noqa: S608
+                (number, title, version("tenure")),
+            )
+        return [f"{number:04d}_{name}" for number, name, _ in todo]
+
+
+async def _pending(connection: Connection, schema: str) -> list[tuple[int, str, str]]:
+    known = migrations(PACKAGE)
+    prefix = quoted(schema)
+    if not await _exists(connection, "SELECT to_regclass(%s)", f"{prefix}.meta"):
+        return known
+    rows = await (await connection.execute(f"SELECT key, value FROM {prefix}.meta")).fetchall()  # noqa: S608
+    meta = {row["key"]: row["value"] for row in rows}
+    done = await (await connection.execute(f"SELECT number FROM {prefix}.migration")).fetchall()  # noqa: S608
+    numbers = {row["number"] for row in done}
+    newest = known[-1][0]
+    if int(meta.get("major", MAJOR)) > MAJOR or int(meta.get("serves", 1)) > newest:
+        raise SchemaMismatch(
+            f"the schema {schema!r} was made by a newer Tenure (schema {meta.get('major')}."
+            f"{max(numbers, default=0)}) than this one, {version('tenure')} (schema {MAJOR}."
+            f"{newest}). Upgrade the tenure package here; nothing was changed."
+        )
+    return [m for m in known if m[0] not in numbers]
+
+
+async def _exists(connection: Connection, query: str, name: str) -> bool:
+    row = await (await connection.execute(query, (name,))).fetchone()
+    return row is not None and next(iter(row.values())) is not None
+
+
+async def _script(connection: Connection, text: str) -> None:
+    # Without parameters psycopg sends it as it is, many statements at a time.
+    await connection.execute(text)

@@ -1,0 +1,150 @@
+"""Runs on PostgreSQL: claims, results, recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow
+
+from tenure.backends.base import RUNS
+from tenure.backends.postgres.database import Database, Rows, arrays
+from tenure.backends.postgres.schedules import PostgresSchedules
+from tenure.backends.postgres.wakeups import PostgresWakeups
+from tenure.errors import StoreError
+from tenure.model import (
+    ClaimBatch,
+    Fence,
+    Kind,
+    OnCrash,
+    Recovered,
+    Result,
+    RunRecord,
+    RunState,
+)
+
+_RESULT = ("ids", "attempts", "nodes", "states", "errors", "delays")
+_CLAIM_ATTEMPTS = 5
+
+
+class PostgresRuns:
+    """The runs of one namespace."""
+
+    def __init__(
+        self,
+        database: Database,
+        wakeups: PostgresWakeups,
+        namespace: str,
+        schedules: PostgresSchedules,
+    ) -> None:
+        self._database = database
+        self._wake = {"channel": wakeups.channel, "topic": RUNS}
+        self._namespace = namespace
+        self._schedules = schedules
+        self._sql = database.statements("sql/runs.sql")
+
+    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+        values = self._named(node=node, tasks=list(tasks), limit=limit)
+        rows, later = await self._claim(values)
+        # The claims come in no particular order; they are to be started in theirs.
+        rows.sort(key=lambda row: (-row["priority"], row["due"], row["id"]))
+        return ClaimBatch(later["now"], [_run(row) for row in rows], later["later"])
+
+    async def _claim(self, values: dict[str, Any]) -> tuple[Rows, DictRow]:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                rows, later = await self._database.run(
+                    (self._sql["claim"], values), (self._sql["next_waiting"], values)
+                )
+            except StoreError as error:
+                # Another node claimed a run of the same lock at this moment: look again.
+                if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+                    raise
+                if attempt == _CLAIM_ATTEMPTS:
+                    raise
+            else:
+                return rows, later[0]
+
+    async def finish(self, results: Sequence[Result]) -> list[bool]:
+        rows = [(r.run_id, r.attempt, r.node, str(r.state), r.error, r.delay) for r in results]
+        statements = [(self._sql["finish"], self._named(**arrays(rows, _RESULT)))]
+        if any(result.state is RunState.WAITING for result in results):
+            statements.append((self._sql["wake"], self._wake))
+        done, *_ = await self._database.run(*statements)
+        kept = {(row["id"], row["attempt"]) for row in done}
+        return [(r.run_id, r.attempt) in kept for r in results]
+
+    async def claimed(self, node: str) -> list[RunRecord]:
+        rows = await self._database.one(self._sql["claimed"], self._named(node=node))
+        return [_run(row) for row in rows]
+
+    async def claimants(self) -> list[str]:
+        rows = await self._database.one(self._sql["claimants"], self._named())
+        return [row["node"] for row in rows]
+
+    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
+        more = {"node": node, "max_crashes": max_crashes, "error": f"its node {node} died"}
+        rows = await self._under(fence, "recover", more)
+        rerun = sum(row["state"] == RunState.WAITING for row in rows)
+        return Recovered(rerun, len(rows) - rerun)
+
+    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+        rows = await self._under(fence, "prune", {"older_than": older_than, "limit": limit})
+        pruned: int = rows[0]["pruned"]
+        return pruned
+
+    async def get(self, run_id: int) -> RunRecord | None:
+        rows = await self._database.one(self._sql["get"], self._named(id=run_id))
+        return _run(rows[0]) if rows else None
+
+    async def all(
+        self, schedule: str | None = None, state: str | None = None, limit: int = 50
+    ) -> list[RunRecord]:
+        values = self._named(schedule=schedule, state=state, limit=limit)
+        statement = self._sql["all" if schedule is None else "of_schedule"]
+        return [_run(row) for row in await self._database.one(statement, values)]
+
+    async def _under(self, fence: Fence, statement: str, more: dict[str, Any]) -> Rows:
+        """A statement that does nothing unless this fence is in office."""
+        office = self._schedules.of(fence)
+        _, stood, rows, _ = await self._database.run(
+            (self._schedules.statement("share_office"), office),
+            (self._schedules.statement("fence"), office),
+            (self._sql[statement], {**office, **more}),
+            (self._sql["wake"], self._wake),
+        )
+        self._schedules.check(fence, stood)
+        return rows
+
+    def _named(self, **values: Any) -> dict[str, Any]:
+        return {"namespace": self._namespace, **values}
+
+
+def _run(row: DictRow) -> RunRecord:
+    return RunRecord(
+        id=row["id"],
+        schedule=row["schedule"],
+        uid=row["schedule_uid"],
+        kind=Kind(row["kind"]),
+        nominal=row["nominal"],
+        task=row["task"],
+        kwargs=row["kwargs"],
+        state=RunState(row["state"]),
+        due=row["due"],
+        attempt=row["attempt"],
+        crashes=row["crashes"],
+        lock=row["lock"],
+        priority=row["priority"],
+        timeout=row["timeout"],
+        retries=row["retries"],
+        on_crash=OnCrash(row["on_crash"]),
+        term=row["term"],
+        node=row["node"],
+        created_at=row["created_at"],
+        claimed_at=row["claimed_at"],
+        finished_at=row["finished_at"],
+        error=row["error"],
+    )

@@ -1,0 +1,331 @@
+"""Schedules, the fence and the firing transaction on PostgreSQL.
+
+Around the fence there is a transaction-level advisory lock: every leader transaction shares it,
+taking office needs it alone. So a new term waits for what is under way under the old one, and does
+not starve behind it. A predecessor that is frozen in the middle holds it; its session is then ended
+from here, if it is one of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow
+
+from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.postgres.database import Connection, Database, arrays
+from tenure.backends.postgres.wakeups import PostgresWakeups
+from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
+from tenure.model import (
+    OVERLAP,
+    REMOVED,
+    Backlog,
+    CatchUp,
+    Change,
+    DueBatch,
+    DueSchedule,
+    Fault,
+    Fence,
+    Fired,
+    Firing,
+    Kind,
+    Occurrence,
+    OccurrenceState,
+    OnCrash,
+    Overlap,
+    Schedule,
+    ScheduleSpec,
+)
+
+_COLUMNS = (
+    "uids",
+    "versions",
+    "expected",
+    "nominals",
+    "missed_first",
+    "missed_last",
+    "missed_reason",
+    "next_nominals",
+    "next_dues",
+)
+_OURS = "tenure "
+
+
+class PostgresSchedules:
+    """The schedules of one namespace."""
+
+    def __init__(self, database: Database, wakeups: PostgresWakeups, namespace: str) -> None:
+        self._database = database
+        self._channel = wakeups.channel
+        self._namespace = namespace
+        self._sql = database.statements("sql/schedules.sql")
+
+    async def now(self) -> datetime:
+        now: datetime = (await self._database.one(self._sql["now"], {}))[0]["now"]
+        return now
+
+    async def take_office(self, fence: Fence) -> bool:
+        values = self.of(fence)
+        try:
+            _, taken = await self._database.run(
+                (self._sql["lock_office"], values), (self._sql["take_office"], values)
+            )
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise
+            await self._clear_the_way(fence)
+            raise
+        return bool(taken)
+
+    async def _clear_the_way(self, fence: Fence) -> None:
+        """Somebody holds the office's lock for longer than any transaction of ours may take."""
+        others = []
+        for row in await self._database.one(self._sql["in_the_way"], self.of(fence)):
+            name = row["application_name"] or ""
+            words = name.split()
+            if name.startswith(_OURS) and words[-1].isdigit() and int(words[-1]) < fence.term:
+                await self._database.one(self._sql["terminate"], row)
+            else:
+                others.append(f"pid {row['pid']} ({row['usename']}, {row['state']}, {name!r})")
+        if others:
+            raise StoreUnavailable(
+                f"the office of {fence.scope} is locked by sessions that are not ours to end:"
+                f" {'; '.join(others)}. Look at them in pg_stat_activity, and end them with"
+                " pg_terminate_backend(pid)."
+            )
+
+    async def floor(self, scope: str) -> int:
+        rows = await self._database.one(self._sql["fence"], self._named(scope=scope))
+        return rows[0]["term"] if rows else 0
+
+    async def change(self, changes: Sequence[Change]) -> list[Schedule]:
+        statements: list[tuple[str, dict[str, Any]]] = []
+        wanted: list[int] = []
+        for change in changes:
+            old = change.replaces
+            values = self._named(**_values(change))
+            if old is not None:
+                values |= {"uid": old.uid, "version": old.version, "expected": old.next_nominal}
+            wanted.append(len(statements))
+            statements.append((self._sql["add" if old is None else "replace"], values))
+            if change.missed is not None and old is not None:
+                missed = {
+                    "uid": old.uid,
+                    "first": change.missed.first,
+                    "last": change.missed.last,
+                    "reason": change.missed.reason,
+                }
+                statements.append((self._sql["miss"], missed))
+        return await self._land(changes, statements, wanted)
+
+    async def _land(
+        self, changes: Sequence[Change], statements: list[Any], wanted: list[int]
+    ) -> list[Schedule]:
+        """All or nothing: a change that finds no row must undo those before it."""
+
+        async def work(connection: Connection) -> list[Schedule]:
+            changed = []
+            async with connection.transaction():
+                async with connection.pipeline():
+                    await self._database.limit(connection)
+                    cursors = [await connection.execute(t, v) for t, v in statements]
+                for change, index in zip(changes, wanted, strict=True):
+                    row = await cursors[index].fetchone()
+                    if row is None:
+                        name = change.spec.name
+                        raise Conflict(f"schedule {name!r} changed since it was read.")
+                    changed.append(_schedule(row))
+                await connection.execute(self._sql["wake"], self._wake(SCHEDULES))
+            return changed
+
+        try:
+            return await self._database.use(work)
+        except StoreError as error:
+            if isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+                raise Conflict(await self._taken(changes)) from None
+            raise
+
+    async def _taken(self, changes: Sequence[Change]) -> str:
+        known = await self.find([c.spec.name for c in changes if c.replaces is None])
+        named = ", ".join(repr(name) for name in sorted(known)[:5])
+        return f"a schedule named {named} exists already."
+
+    async def remove(self, name: str) -> bool:
+        values = self._named(name=name, reason=REMOVED, **self._wake(SCHEDULES))
+        return bool(await self._database.one(self._sql["remove"], values))
+
+    async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
+        rows = await self._database.one(self._sql["find"], self._named(names=list(names)))
+        return {row["name"]: _schedule(row) for row in rows}
+
+    async def all(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
+        values = self._named(tenant=tenant, limit=limit)
+        return [_schedule(row) for row in await self._database.one(self._sql["all"], values)]
+
+    async def due(self, limit: int) -> DueBatch:
+        values = self._named(limit=limit + 1)
+        clock, rows, later = await self._database.run(
+            (self._sql["now"], {}),
+            (self._sql["due"], values),
+            (self._sql["next_due"], values),
+        )
+        # One more than was asked for: the earliest of the others.
+        following = rows.pop()["next_due"] if len(rows) > limit else later[0]["next_due"]
+        return DueBatch(clock[0]["now"], [_due(row) for row in rows], following)
+
+    async def fire(
+        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+    ) -> Fired:
+        values = self.of(fence)
+        statements = [(self._sql["share_office"], values), (self._sql["fence"], values)]
+        if firings:
+            columns = arrays([_firing(firing) for firing in firings], _COLUMNS)
+            statements.append((self._sql["fire"], {**values, **columns, "overlap": OVERLAP}))
+            statements.append((self._sql["wake"], self._wake(RUNS)))
+        for fault in faults:
+            about = {"uid": fault.uid, "version": fault.version, "reason": fault.reason}
+            statements.append((self._sql["set_aside"], {**values, **about}))
+        results = await self._database.run(*statements, name=f"{_OURS}leader {fence.term}")
+        self.check(fence, results[1])
+        if not firings:
+            return Fired()
+        (done,) = results[2]
+        stale = len(firings) - done["landed"]
+        return Fired(done["fired"], tuple(done["skipped"]), done["missed"], stale)
+
+    async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
+        values = self._named(name=name, key=key, overlap=OVERLAP)
+        statements = ((self._sql["run_now"], values), (self._sql["wake"], self._wake(RUNS)))
+        try:
+            rows, _ = await self._database.run(*statements)
+        except StoreError as error:
+            # Somebody asked with the same key at this moment: now it is there to be found.
+            if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+                raise
+            rows, _ = await self._database.run(*statements)
+        if not rows:
+            raise NotFound(f"no schedule named {name!r}.")
+        return rows[0]["run_id"], not rows[0]["known"]
+
+    async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
+        rows = await self._database.one(
+            self._sql["occurrences"], self._named(name=name, limit=limit)
+        )
+        return [_occurrence(row) for row in rows]
+
+    async def backlog(self) -> Backlog:
+        (row,) = await self._database.one(self._sql["backlog"], self._named())
+        return Backlog(**row)
+
+    def of(self, fence: Fence) -> dict[str, Any]:
+        text = f"{self._database.schema}/{self._namespace}/{fence.scope}"
+        office = int.from_bytes(sha256(text.encode()).digest()[:8], signed=True)
+        return self._named(office=office, scope=fence.scope, term=fence.term, holder=fence.holder)
+
+    def check(self, fence: Fence, rows: list[DictRow]) -> None:
+        """What stood in the fence when the transaction looked."""
+        if not rows or (rows[0]["term"], rows[0]["holder"]) != (fence.term, fence.holder):
+            now = f"term {rows[0]['term']} of {rows[0]['holder']} is" if rows else "nobody is"
+            raise Fenced(
+                f"term {fence.term} of {fence.holder} is not in office: {now}. Nothing was changed."
+            )
+
+    def statement(self, name: str) -> str:
+        return self._sql[name]
+
+    def _wake(self, topic: str) -> dict[str, Any]:
+        return {"channel": self._channel, "topic": topic}
+
+    def _named(self, **values: Any) -> dict[str, Any]:
+        return {"namespace": self._namespace, **values}
+
+
+def _values(change: Change) -> dict[str, Any]:
+    spec = change.spec
+    return {
+        "name": spec.name,
+        "tenant": spec.tenant,
+        "app": spec.app,
+        "trigger": spec.trigger,
+        "task": spec.task,
+        "kwargs": spec.kwargs,
+        "catch_up": str(spec.catch_up),
+        "overlap": str(spec.overlap),
+        "lock": spec.lock,
+        "priority": spec.priority,
+        "timeout": spec.timeout,
+        "retries": spec.retries,
+        "on_crash": str(spec.on_crash),
+        "definition": spec.definition,
+        "active": change.active,
+        "reason": change.reason,
+        "next_nominal": change.next_nominal,
+        "next_due": change.next_due,
+    }
+
+
+def _firing(firing: Firing) -> tuple[Any, ...]:
+    missed = firing.missed
+    return (
+        firing.uid,
+        firing.version,
+        firing.expected,
+        firing.nominal,
+        missed.first if missed else None,
+        missed.last if missed else None,
+        missed.reason if missed else None,
+        firing.next_nominal,
+        firing.next_due,
+    )
+
+
+def _due(row: DictRow) -> DueSchedule:
+    return DueSchedule(**row)
+
+
+def _schedule(row: DictRow) -> Schedule:
+    return Schedule(
+        uid=row["uid"],
+        spec=ScheduleSpec(
+            name=row["name"],
+            trigger=row["trigger"],
+            task=row["task"],
+            kwargs=row["kwargs"],
+            tenant=row["tenant"],
+            app=row["app"],
+            catch_up=CatchUp(row["catch_up"]),
+            overlap=Overlap(row["overlap"]),
+            lock=row["lock"],
+            priority=row["priority"],
+            timeout=row["timeout"],
+            retries=row["retries"],
+            on_crash=OnCrash(row["on_crash"]),
+            definition=row["definition"],
+        ),
+        active=row["active"],
+        next_nominal=row["next_nominal"],
+        next_due=row["next_due"],
+        version=row["version"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        reason=row["reason"],
+    )
+
+
+def _occurrence(row: DictRow) -> Occurrence:
+    return Occurrence(
+        schedule=row["schedule"],
+        uid=row["schedule_uid"],
+        kind=Kind(row["kind"]),
+        nominal=row["nominal"],
+        last=row["last"],
+        state=OccurrenceState(row["state"]),
+        reason=row["reason"],
+        recorded_at=row["recorded_at"],
+        term=row["term"],
+        run_id=row["run_id"],
+    )

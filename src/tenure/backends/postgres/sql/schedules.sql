@@ -1,0 +1,232 @@
+-- name: now
+SELECT now() AS now;
+
+-- name: lock_office
+SELECT pg_advisory_xact_lock(%(office)s);
+
+-- name: share_office
+-- Leader transactions share this lock; taking office needs it alone, and so waits for them.
+SELECT pg_advisory_xact_lock_shared(%(office)s);
+
+-- name: take_office
+INSERT INTO {schema}.fence AS fence (namespace, scope, term, holder)
+VALUES (%(namespace)s, %(scope)s, %(term)s, %(holder)s)
+ON CONFLICT (namespace, scope) DO UPDATE SET term = excluded.term, holder = excluded.holder
+WHERE fence.term < excluded.term OR (fence.term = excluded.term AND fence.holder = excluded.holder)
+RETURNING 1 AS taken;
+
+-- name: fence
+SELECT term, holder FROM {schema}.fence WHERE namespace = %(namespace)s AND scope = %(scope)s;
+
+-- name: in_the_way
+SELECT a.pid, a.application_name, a.usename, a.state, a.query
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = %(office)s AND l.pid <> pg_backend_pid()
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database());
+
+-- name: terminate
+SELECT pg_terminate_backend(%(pid)s);
+
+-- name: add
+-- The lock key is the schedule's own unless one was given.
+WITH id AS (
+    SELECT nextval(pg_get_serial_sequence('{schema}.schedule', 'uid')) AS uid
+)
+INSERT INTO {schema}.schedule (
+    uid, namespace, name, tenant, app, trigger, task, kwargs, catch_up, overlap, lock, priority,
+    timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
+    version, created_at, updated_at
+) OVERRIDING SYSTEM VALUE
+SELECT
+    id.uid, %(namespace)s, %(name)s, %(tenant)s, %(app)s, %(trigger)s, %(task)s, %(kwargs)s,
+    %(catch_up)s, %(overlap)s, coalesce(%(lock)s, 'schedule:' || id.uid), %(priority)s,
+    %(timeout)s, %(retries)s, %(on_crash)s, %(definition)s, %(active)s, %(reason)s,
+    %(next_nominal)s, %(next_due)s, 1, now(), now()
+FROM id
+RETURNING *;
+
+-- name: replace
+UPDATE {schema}.schedule SET
+    tenant = %(tenant)s, app = %(app)s, trigger = %(trigger)s, task = %(task)s, kwargs = %(kwargs)s,
+    catch_up = %(catch_up)s, overlap = %(overlap)s, lock = coalesce(%(lock)s, 'schedule:' || uid),
+    priority = %(priority)s, timeout = %(timeout)s, retries = %(retries)s, on_crash = %(on_crash)s,
+    definition = %(definition)s, active = %(active)s, reason = %(reason)s,
+    next_nominal = %(next_nominal)s, next_due = %(next_due)s, version = version + 1,
+    updated_at = now()
+WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
+  AND next_nominal IS NOT DISTINCT FROM %(expected)s AND removed = 0
+RETURNING *;
+
+-- name: miss
+INSERT INTO {schema}.occurrence
+    (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
+VALUES (%(uid)s, 'planned', {key_of_first}, %(first)s, %(last)s, 'missed', %(reason)s, now(), 0)
+ON CONFLICT DO NOTHING;
+
+-- name: wake
+SELECT pg_notify(%(channel)s, %(topic)s);
+
+-- name: find
+SELECT * FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND name = ANY(%(names)s) AND removed = 0;
+
+-- name: all
+SELECT * FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND removed = 0 AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s)
+ORDER BY name LIMIT %(limit)s;
+
+-- name: remove
+-- It stays for as long as its occurrences do, so that they can be found by its name.
+WITH gone AS (
+    UPDATE {schema}.schedule
+    SET removed = uid, active = false, reason = %(reason)s, next_nominal = NULL, next_due = NULL,
+        version = version + 1, updated_at = now()
+    WHERE namespace = %(namespace)s AND name = %(name)s AND removed = 0
+    RETURNING uid
+), cancelled AS (
+    UPDATE {schema}.run r SET state = 'cancelled', finished_at = now(), error = %(reason)s
+    FROM gone
+    WHERE r.schedule_uid = gone.uid AND r.state = 'waiting' AND r.namespace = %(namespace)s
+)
+SELECT pg_notify(%(channel)s, %(topic)s) FROM gone;
+
+-- name: due
+SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock
+FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due <= now()
+ORDER BY next_due LIMIT %(limit)s;
+
+-- name: next_due
+SELECT min(next_due) AS next_due FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due > now();
+
+-- name: fire
+-- All of it in one statement, over arrays: what is planned, less what changed meanwhile or is
+-- locked by somebody's open transaction (those are stale, and planned again).
+WITH planned AS (
+    SELECT * FROM unnest(
+        %(uids)s::bigint[], %(versions)s::integer[], %(expected)s::timestamptz[],
+        %(nominals)s::timestamptz[], %(missed_first)s::timestamptz[], %(missed_last)s::timestamptz[],
+        %(missed_reason)s::text[], %(next_nominals)s::timestamptz[], %(next_dues)s::timestamptz[]
+    ) AS p (uid, version, expected, nominal, missed_first, missed_last, missed_reason,
+            following, following_due)
+    WHERE EXISTS (
+        SELECT 1 FROM {schema}.fence
+        WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
+          AND holder = %(holder)s)
+), landed AS (
+    SELECT p.*, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock, s.priority, s.timeout,
+        s.retries, s.on_crash
+    FROM planned p JOIN {schema}.schedule s USING (uid)
+    WHERE s.active AND s.version = p.version AND s.next_nominal = p.expected
+      AND s.namespace = %(namespace)s
+    FOR UPDATE OF s SKIP LOCKED
+), judged AS (
+    SELECT l.*, CASE
+        WHEN EXISTS (
+            SELECT 1 FROM {schema}.occurrence o
+            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_nominal}
+        ) THEN 'known'
+        WHEN l.overlap = 'skip' AND EXISTS (
+            SELECT 1 FROM {schema}.run r
+            WHERE r.namespace = l.namespace AND r.lock = l.lock AND r.lock IS NOT NULL
+              AND r.state IN ('waiting', 'claimed')
+        ) THEN 'skipped'
+        ELSE 'fired' END AS outcome
+    FROM landed l
+), moved AS (
+    UPDATE {schema}.schedule s
+    SET next_nominal = l.following, next_due = l.following_due
+    FROM landed l WHERE s.uid = l.uid
+), runs AS (
+    INSERT INTO {schema}.run (
+        namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+        crashes, lock, priority, timeout, retries, on_crash, term, created_at
+    )
+    SELECT l.namespace, l.name, l.uid, 'planned', {key_of_nominal}, l.nominal, l.task, l.kwargs,
+        'waiting', l.nominal, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
+        l.priority, l.timeout, l.retries, l.on_crash, %(term)s, now()
+    FROM judged l WHERE l.outcome = 'fired'
+    RETURNING id, schedule_uid
+), occurrences AS (
+    INSERT INTO {schema}.occurrence
+        (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
+    SELECT l.uid, 'planned', {key_of_nominal}, l.nominal, l.nominal, l.outcome,
+        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, now(), %(term)s, runs.id
+    FROM judged l LEFT JOIN runs ON runs.schedule_uid = l.uid
+    WHERE l.outcome IN ('fired', 'skipped')
+), missed AS (
+    INSERT INTO {schema}.occurrence
+        (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
+    SELECT l.uid, 'planned', {key_of_missed}, l.missed_first, l.missed_last, 'missed',
+        l.missed_reason, now(), %(term)s
+    FROM judged l WHERE l.missed_first IS NOT NULL
+    ON CONFLICT DO NOTHING
+)
+SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
+    count(*) AS landed,
+    count(missed_first) AS missed,
+    coalesce(array_agg(name) FILTER (WHERE outcome = 'skipped'), '{{}}') AS skipped
+FROM judged;
+
+-- name: set_aside
+UPDATE {schema}.schedule
+SET active = false, reason = %(reason)s, version = version + 1, updated_at = now()
+WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
+  AND EXISTS (
+      SELECT 1 FROM {schema}.fence
+      WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
+        AND holder = %(holder)s);
+
+-- name: run_now
+WITH target AS (
+    SELECT s.*, EXISTS (
+        SELECT 1 FROM {schema}.run r
+        WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL
+          AND r.state IN ('waiting', 'claimed')) AND s.overlap = 'skip' AS skips
+    FROM {schema}.schedule s
+    WHERE s.namespace = %(namespace)s AND s.name = %(name)s AND s.removed = 0
+    FOR UPDATE
+), known AS (
+    SELECT o.run_id FROM {schema}.occurrence o JOIN target t ON o.schedule_uid = t.uid
+    WHERE o.kind = 'manual' AND o.key = %(key)s
+), runs AS (
+    INSERT INTO {schema}.run (
+        namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+        crashes, lock, priority, timeout, retries, on_crash, term, created_at
+    )
+    SELECT t.namespace, t.name, t.uid, 'manual', %(key)s, now(), t.task, t.kwargs, 'waiting', now(),
+        0, 0, CASE t.overlap WHEN 'allow' THEN NULL ELSE t.lock END, t.priority, t.timeout,
+        t.retries, t.on_crash, 0, now()
+    FROM target t WHERE NOT t.skips AND NOT EXISTS (SELECT 1 FROM known)
+    RETURNING id
+), occurrences AS (
+    INSERT INTO {schema}.occurrence
+        (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
+    SELECT t.uid, 'manual', %(key)s, now(), now(), CASE WHEN t.skips THEN 'skipped' ELSE 'fired' END,
+        CASE WHEN t.skips THEN %(overlap)s END, now(), 0, (SELECT id FROM runs)
+    FROM target t WHERE NOT EXISTS (SELECT 1 FROM known)
+)
+SELECT t.uid, EXISTS (SELECT 1 FROM known) AS known,
+    coalesce((SELECT id FROM runs), (SELECT run_id FROM known)) AS run_id
+FROM target t;
+
+-- name: occurrences
+SELECT o.*, s.name AS schedule FROM {schema}.occurrence o
+JOIN {schema}.schedule s ON s.uid = o.schedule_uid
+WHERE s.namespace = %(namespace)s AND s.name = %(name)s
+ORDER BY o.nominal DESC LIMIT %(limit)s;
+
+-- name: backlog
+SELECT now() AS now,
+    (SELECT count(*) FROM {schema}.schedule WHERE namespace = %(namespace)s AND active
+        AND next_due IS NOT NULL AND next_due <= now()) AS due,
+    (SELECT min(next_due) FROM {schema}.schedule WHERE namespace = %(namespace)s AND active
+        AND next_due IS NOT NULL) AS next_due,
+    (SELECT count(*) FROM {schema}.run WHERE namespace = %(namespace)s AND state = 'waiting')
+        AS waiting,
+    (SELECT count(*) FROM {schema}.run WHERE namespace = %(namespace)s AND state = 'claimed')
+        AS claimed,
+    (SELECT min(due) FROM {schema}.run WHERE namespace = %(namespace)s AND state = 'waiting')
+        AS oldest_waiting;

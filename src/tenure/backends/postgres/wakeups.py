@@ -1,0 +1,106 @@
+"""Wake-ups on PostgreSQL: LISTEN on a connection of its own, which also shows that we live.
+
+That connection's server process is what a lease row names as its holder's session. Behind a pooler
+there is no session of one's own: then there is neither, and polling and the ttl do the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from hashlib import sha256
+
+import psycopg
+
+from tenure.backends.postgres.database import Connection, Database, quoted
+from tenure.clock import Clock
+from tenure.errors import StoreError
+
+RETRY = 0.5
+_SESSION = """
+SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()
+"""
+
+
+class PostgresWakeups:
+    """Calls back on notifications."""
+
+    def __init__(self, database: Database, namespace: str, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        # Channel names are short; namespaces and schemas need not be.
+        digest = sha256(f"{database.schema}/{namespace}".encode()).hexdigest()[:16]
+        self.channel = f"tenure_{digest}"
+        self.session: tuple[int | None, datetime | None] = (None, None)
+        self.pooled = False
+        """A pooler is in between: no notifications, no hints."""
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
+        self._callbacks.setdefault(topic, []).append(callback)
+
+        def unsubscribe() -> None:
+            callbacks = self._callbacks.get(topic, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+
+        return unsubscribe
+
+    async def open(self) -> None:
+        connection = await self._connect()
+        if connection is not None:
+            self._task = asyncio.create_task(self._listen(connection), name="tenure wake-ups")
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _connect(self) -> Connection | None:
+        connection = await self._database.connect()
+        try:
+            row = await (await connection.execute(_SESSION)).fetchone()
+            own = row is not None and row["pid"] == connection.info.backend_pid
+            self.pooled = not own
+            if not own:
+                connection.pgconn.finish()
+                return None
+            await connection.execute(f"LISTEN {quoted(self.channel)}")
+            assert row is not None
+            self.session = row["pid"], row["backend_start"]
+        except psycopg.Error:
+            connection.pgconn.finish()
+            raise
+        return connection
+
+    async def _listen(self, connection: Connection | None) -> None:
+        while True:
+            try:
+                if connection is None:
+                    connection = await self._connect()
+                    self._wake_all()  # whatever was said meanwhile was not heard
+                if connection is None:
+                    return
+                async for notice in connection.notifies():
+                    for callback in list(self._callbacks.get(notice.payload, ())):
+                        callback()
+            except (psycopg.Error, OSError, StoreError):
+                self.session = (None, None)
+                if connection is not None:
+                    connection.pgconn.finish()
+                    connection = None
+                await self._clock.sleep(RETRY)
+            except asyncio.CancelledError:
+                if connection is not None:
+                    connection.pgconn.finish()
+                raise
+
+    def _wake_all(self) -> None:
+        for callbacks in self._callbacks.values():
+            for callback in list(callbacks):
+                callback()

@@ -1,0 +1,19 @@
+"""Servers that many tests share, started once for each test process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.servers import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A private PostgreSQL. Without fsync: what is tested is not the disk."""
+    server = PostgresServer(fsync="off", synchronous_commit="off")
+    try:
+        yield server.start()
+    finally:
+        server.close()

