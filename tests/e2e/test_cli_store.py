@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -87,6 +90,39 @@ def test_another_programs_database_is_only_looked_at(tmp_path: Path) -> None:
         assert answer.code == (0 if "--sql" in command else 1), answer
     assert names(tmp_path) == {"jobs.db"}
     assert (tmp_path / "jobs.db").read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder closed even to root")
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    answer = at_hand(tmp_path, "migrate", "--url", "sqlite:////proc/jobs.db")
+    assert answer.code == 1, answer
+    assert "/proc/jobs.db cannot be opened" in answer.err
+    assert "writable" in answer.err
+
+
+def test_a_store_that_this_user_may_not_write() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="tenure-test-"))
+    # Nothing is forbidden to root, so root becomes nobody for this.
+    user = 65534 if os.geteuid() == 0 else None
+    try:
+        assert at_hand(folder, "migrate", *JOBS).code == 0
+        for path, mode in ((folder / "jobs.db", 0o444), (folder, 0o555)):
+            path.chmod(mode)
+        try:
+            answer = tenure(folder, "doctor", *JOBS, user=user)
+        except PermissionError:
+            pytest.skip("the test runs as root, and nobody may not execute this environment")
+        assert answer.code == 1, answer
+        assert "not readable and writable for this user" in answer.out
+        for command, url in (("migrate", "sqlite:///new.db"), ("status", "sqlite:///jobs.db")):
+            answer = tenure(folder, command, "--url", url, user=user)
+            assert answer.code == 1, answer
+            assert "writable for this user" in answer.err
+            assert "Traceback" not in answer.err
+        assert not (folder / "new.db").exists()
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
 
 
 def test_migrate_creates_checks_and_says_what_it_did(tmp_path: Path) -> None:

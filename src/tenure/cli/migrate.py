@@ -34,7 +34,7 @@ def migrate(store: Store, as_json: bool, sql: bool, check: bool) -> None:
         raise click.UsageError("--sql and --check do not go together.")
     backend = store.make()
     if not isinstance(backend, Upkeep):
-        raise Failed(f"{backend.location} has nothing to migrate.")
+        raise Failed(f"{backend.location}: this backend does not tell what is pending.")
     pending: Pending = asyncio.run(backend.pending())
     if sql:
         click.echo(pending.sql or "-- nothing is pending")

@@ -18,7 +18,6 @@ from rich.text import Text
 
 NARROW = 100
 PIPED = 240
-NAME_WIDTH = 44
 _STYLES = {
     "ok": "green",
     "active": "green",
@@ -142,7 +141,8 @@ class Page:
         for n in shown:
             # Nothing is cut off: names are copied from here into the next command. The first
             # column has them, and is the last to be folded.
-            least = min(NAME_WIDTH, max(len(str(line[n])) for line in lines)) if n == 0 else None
+            longest = max(len(str(line[n])) for line in lines)
+            least = min(longest, self.console.width * 2 // 5) if n == 0 else None
             table.add_column(columns[n].lstrip("+"), overflow="fold", min_width=least)
         for line in lines:
             table.add_row(*(_cell(line[n]) for n in shown))
