@@ -239,7 +239,7 @@ def _replan(old: Schedule, spec: ScheduleSpec, trigger: triggers.Trigger, now: d
         former = triggers.load(old.spec.trigger)
         closed = missed(former, old.next_nominal, now, "its trigger was changed")
         if old.next_nominal is not None:
-            accounted = former.latest(old.next_nominal - _INSTANT)
+            accounted = former.latest(old.next_nominal - _INSTANT) or old.updated_at
     except InvalidTrigger:  # it was set aside for that
         closed = None
     # If the store's clock was set back, the new plan begins after what is accounted for already.

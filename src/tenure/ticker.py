@@ -29,6 +29,7 @@ from tenure.service import Service
 from tenure.settings import Settings
 
 PLANNING_BUDGET = 0.5
+STALE_PAUSE = 0.05
 
 
 class Ticker(Service):
@@ -76,6 +77,9 @@ class Ticker(Service):
                 self._deposed(fence)
                 return None
             self._tell(fence, batch, planned, done)
+            if done.stale and not done.fired:
+                # Somebody's open transaction holds those rows: give it a moment, not a busy loop.
+                return STALE_PAUSE
             again = again or done.stale > 0
         self.last_tick = self.clock.monotonic()
         return 0.0 if again else self._until_next(batch, planned, read_at)

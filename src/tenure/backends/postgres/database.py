@@ -94,7 +94,7 @@ class Database:
         self.transactions += 1
         async with self._free:
             connection = self._idle.pop() if self._idle else await self.connect()
-            task = asyncio.create_task(work(connection))
+            task = asyncio.create_task(self._guarded(connection, work))
             try:
                 result = await asyncio.shield(task)
             except asyncio.CancelledError:
@@ -103,17 +103,23 @@ class Database:
                 _cut(connection)
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 raise
-            except (psycopg.Error, OSError) as error:
-                connection.pgconn.finish()
-                translate(error)
-            except BaseException:
-                connection.pgconn.finish()
-                raise
             if self._closed:
-                connection.pgconn.finish()
+                await connection.close()
             else:
                 self._idle.append(connection)
             return result
+
+    async def _guarded(
+        self, connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, T]]
+    ) -> T:
+        try:
+            return await work(connection)
+        except (psycopg.Error, OSError) as error:
+            await connection.close()
+            translate(error)
+        except BaseException:
+            await connection.close()
+            raise
 
     async def connect(self) -> Connection:
         try:
@@ -136,7 +142,7 @@ class Database:
     async def close(self) -> None:
         self._closed = True
         while self._idle:
-            self._idle.pop().pgconn.finish()
+            await self._idle.pop().close()
 
 
 def _cut(connection: Connection) -> None:

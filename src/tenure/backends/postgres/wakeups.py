@@ -68,13 +68,13 @@ class PostgresWakeups:
             own = row is not None and row["pid"] == connection.info.backend_pid
             self.pooled = not own
             if not own:
-                connection.pgconn.finish()
+                await connection.close()
                 return None
             await connection.execute(f"LISTEN {quoted(self.channel)}")
             assert row is not None
             self.session = row["pid"], row["backend_start"]
         except psycopg.Error:
-            connection.pgconn.finish()
+            await connection.close()
             raise
         return connection
 
@@ -92,12 +92,12 @@ class PostgresWakeups:
             except (psycopg.Error, OSError, StoreError):
                 self.session = (None, None)
                 if connection is not None:
-                    connection.pgconn.finish()
+                    await connection.close()
                     connection = None
                 await self._clock.sleep(RETRY)
             except asyncio.CancelledError:
                 if connection is not None:
-                    connection.pgconn.finish()
+                    await connection.close()
                 raise
 
     def _wake_all(self) -> None:

@@ -73,9 +73,18 @@ class Connection:
         """Run `work` without a transaction of its own. Repeated if the database was busy."""
         return await self._call(self._read, work)
 
-    async def write(self, work: Work[T]) -> T:
-        """Run `work` in one write transaction: all of it lands, or nothing."""
-        return await self._call(self._write, work)
+    async def write(self, work: Work[T], *, unless: Work[T | None] = lambda _: None) -> T:
+        """Run `work` in one write transaction: all of it lands, or nothing.
+
+        `unless` looks beforehand, without a transaction: what it returns, if not None, is the
+        answer, and the write lock is not asked for.
+        """
+
+        def look_and_write(work: Work[T], wait: _Wait) -> T:
+            seen = self._read(unless, wait)
+            return self._write(work, wait) if seen is None else seen
+
+        return await self._call(look_and_write, work)
 
     def hold_still(self, patience: float) -> bool:
         return self._in_call.acquire(timeout=patience)

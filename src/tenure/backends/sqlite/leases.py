@@ -74,10 +74,12 @@ class SQLiteLeases:
         floor: int = 0,
         info: Mapping[str, Any] | None = None,
     ) -> Grant | LeaseRecord:
-        # A plain look first: whoever is refused should not have queued for the write lock.
-        row = await self._connection.read(lambda c: self._row(c, name))
-        if row is not None and row["holder"] != holder.id and self._why_not_live(row) is None:
-            return self._record(row)
+        def look(c: sqlite3.Connection) -> Grant | sqlite3.Row | None:
+            """Whoever is refused should not have queued for the write lock."""
+            row = self._row(c, name)
+            if row is None or row["holder"] == holder.id or self._why_not_live(row) is not None:
+                return None
+            return row
 
         def work(c: sqlite3.Connection) -> Grant | sqlite3.Row:
             row = self._row(c, name)
@@ -112,12 +114,11 @@ class SQLiteLeases:
                 again = row["holder"] == holder.id
                 values["reason"] = "asked again" if again else why
                 c.execute(_sql["end_history"], {**values, "term": row["term"]})
-            taken = self._row(c, name)
-            assert taken is not None
-            c.execute(_sql["begin_history"], {**values, "term": taken["term"]})
-            return Grant(name, holder.id, taken["term"], ttl)
+            term = max(row["term"] if row is not None else 0, floor) + 1  # as the statement says
+            c.execute(_sql["begin_history"], {**values, "term": term})
+            return Grant(name, holder.id, term, ttl)
 
-        answer = await self._connection.write(work)
+        answer = await self._connection.write(work, unless=look)
         if isinstance(answer, Grant):
             self._seen.pop(name, None)
             return answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tenure.backends.base import RUNS
@@ -58,32 +57,26 @@ class SQLiteRuns:
         def work(c: sqlite3.Connection) -> ClaimBatch:
             now = self._clock.now()
             values = self._named(now=to_micros(now), tasks=names)
-            found: list[RunRecord] = []
+            found: list[int] = []
             locks: set[str] = set()
             rows = c.execute(_sql["waiting"], values)
-            for row in rows:
-                if row["lock"] is not None and row["lock"] in locks:
+            for run_id, lock in rows:
+                if lock is not None and lock in locks:
                     continue
-                locks.add(row["lock"])
-                found.append(_run(row))
+                locks.add(lock)
+                found.append(run_id)
                 if len(found) == limit:
                     break
             rows.close()  # an unfinished read would keep the write-ahead log from being reset
             c.executemany(
                 _sql["claim"],
-                [{"id": run.id, "node": node, "now": values["now"]} for run in found],
+                [{"id": run_id, "node": node, "now": values["now"]} for run_id in found],
             )
             later = self._next_waiting(c, values) if len(found) < limit else None
-            runs = [
-                replace(
-                    run, state=RunState.CLAIMED, node=node, attempt=run.attempt + 1, claimed_at=now
-                )
-                for run in found
-            ]
-            return ClaimBatch(now, runs, later)
+            rows = c.execute(_sql["by_ids"], {"ids": json.dumps(found)})
+            return ClaimBatch(now, [_run(row) for row in rows], later)
 
-        nothing = await self._connection.read(look)
-        return nothing if nothing is not None else await self._connection.write(work)
+        return await self._connection.write(work, unless=look)
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
         def work(c: sqlite3.Connection) -> list[bool]:

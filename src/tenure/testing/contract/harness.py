@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import pytest
@@ -55,7 +56,7 @@ class Harness(ABC):
 
     def holder(self, name: str) -> Holder:
         """An identity of that name, of a process that lives: this one."""
-        return replace(new_holder(), id=name)
+        return replace(_this_process(), id=name)
 
     async def orphan(self, name: str) -> Grant | None:
         """Acquire this lease for a holder that the store can then prove to be dead; None if the
@@ -140,6 +141,11 @@ class Harness(ABC):
             await wait_event(event, 0.02)
             waited += 0.02
         return event.is_set()
+
+
+@lru_cache(maxsize=1)
+def _this_process() -> Holder:
+    return new_holder()
 
 
 def adding(name: str, nominal: datetime | None, **options: Any) -> Change:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -30,6 +31,7 @@ _SETTINGS = settings(
     deadline=None,
     stateful_step_count=40,
     max_examples=60,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # "explain" takes minutes
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
@@ -50,7 +52,8 @@ class _Machine(RuleBasedStateMachine):
         self.time = 0.0
 
     def do(self, call: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(call)
+        # Not runner.run(), which sets up signal handlers at every call.
+        return self.runner.get_loop().run_until_complete(call)
 
     @rule(part=st.sampled_from([0.3, 0.6, 1.2]))
     def pass_time(self, part: float) -> None:
@@ -80,10 +83,18 @@ class _LeaseMachine(_Machine):
             self.grants.append(answer)
         self.leases[name].acquired(answer, holder, floor, self.time)
 
+    def _anyones(self) -> st.SearchStrategy[Grant]:
+        """A grant that was made, or the same in another holder's name."""
+        return st.builds(
+            lambda grant, holder: replace(grant, holder=holder or grant.holder),
+            st.sampled_from(self.grants),
+            st.none() | _HOLDERS,
+        )
+
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), at=st.booleans())
     def renew(self, data: st.DataObject, at: bool) -> None:
-        asked = data.draw(st.sets(st.sampled_from(self.grants), min_size=1, max_size=4))
+        asked = data.draw(st.sets(self._anyones(), min_size=1, max_size=4))
         renewed = self.do(self.stores[at].leases.renew(list(asked)))
         assert renewed <= asked
         for grant in asked:
@@ -92,7 +103,7 @@ class _LeaseMachine(_Machine):
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), at=st.booleans())
     def release(self, data: st.DataObject, at: bool) -> None:
-        grant = data.draw(st.sampled_from(self.grants))
+        grant = data.draw(self._anyones())
         self.leases[grant.name].released(grant, self.do(self.stores[at].leases.release(grant)))
 
     @rule(name=_NAMES, at=st.booleans())
@@ -203,8 +214,9 @@ class _RunMachine(_Machine):
         at=st.booleans(),
     )
     def finish(self, data: st.DataObject, state: RunState, delay: float, at: bool) -> None:
-        """Any attempt that ever was may report, however late."""
+        """Any attempt that ever was may report, however late, and any node in its name."""
         id_, attempt, node = data.draw(st.sampled_from(self.attempts))
+        node = data.draw(st.none() | _NODES) or node
         result = Result(id_, attempt, node, state, delay=delay * self.harness.ttl)
         [yes] = self.do(self.stores[at].runs.finish([result]))
         run = self.model.finished(id_, attempt, node, yes)

@@ -6,7 +6,7 @@ WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
 -- name: waiting
 -- Read row by row until enough are found, so it has no LIMIT: two runs of one lock key may follow
 -- each other, and only the first can be claimed.
-SELECT * FROM tenure_run AS r
+SELECT id, lock FROM tenure_run AS r
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
   AND task IN (SELECT value FROM json_each(:tasks))
   AND (lock IS NULL OR NOT EXISTS (
@@ -19,6 +19,11 @@ ORDER BY priority DESC, due, id;
 UPDATE tenure_run
 SET state = 'claimed', node = :node, attempt = attempt + 1, claimed_at = :now
 WHERE id = :id;
+
+-- name: by_ids
+-- In the order in which they were found.
+SELECT r.* FROM json_each(:ids) AS found JOIN tenure_run AS r ON r.id = found.value
+ORDER BY found.key;
 
 -- name: next_waiting
 SELECT min(due) FROM tenure_run
