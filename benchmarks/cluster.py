@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -160,7 +161,8 @@ def add_schedules(url: str, count: int, interval: float, spread: bool) -> None:
     """Schedules of the nodes' task: all due at the same instant, or evenly over the interval."""
     scheduler = Scheduler(url)
     scheduler.include(tasks)
-    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    # The first is due when all have been added, so that nothing is late from the beginning.
+    begin = datetime.now(UTC) + timedelta(seconds=0.3 + count * 0.01)
     try:
         for number in range(count):
             start = begin + timedelta(seconds=interval * number / count if spread else 0)
@@ -180,8 +182,11 @@ class Account:
     unaccounted: int = 0
 
 
-def account(url: str, interval: float) -> Account:
-    """Walk through every schedule's occurrences: each must begin where the one before ended."""
+def account(url: str, interval: float, begin: float = 0.0, end: float = math.inf) -> Account:
+    """Walk through every schedule's occurrences: each must begin where the one before ended.
+
+    Only those from `begin` up to `end` are counted.
+    """
     step = timedelta(seconds=interval)
 
     async def read() -> Account:
@@ -192,6 +197,8 @@ def account(url: str, interval: float) -> Account:
                 rows = await store.schedules.occurrences(schedule.name, limit=1_000_000)
                 due = None
                 for row in sorted(rows, key=lambda row: row.nominal):
+                    if not begin <= row.nominal.timestamp() < end:
+                        continue
                     if due is not None and row.nominal != due:
                         result.unaccounted += round(abs((row.nominal - due) / step))
                     due = row.last + step

@@ -24,9 +24,9 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     offices: dict[int, float] = {}
     firing: list[float] = []
     with store.fresh() as url:
-        add_schedules(url, SCHEDULES, INTERVAL, spread=True)
         with Cluster(url) as cluster:
             cluster.start(2 if quick else 3)
+            add_schedules(url, SCHEDULES, INTERVAL, spread=True)
             for number in range(1, stops + 1):
                 leader = cluster.leader()
                 time.sleep(chance.uniform(0.3, 0.5 if quick else 1.5))

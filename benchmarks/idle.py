@@ -17,12 +17,12 @@ from tenure.node import LEADER
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
-    seconds = 1.0 if quick else 30.0
+    seconds = 0.5 if quick else 30.0
     with store.fresh() as url, _node(url) as leader:
         leader.add("hourly", every(hours=1), task=work)
         _wait_for_leader(leader)
         with _node(url) as standby:
-            time.sleep(0.2 if quick else 2.0)  # let them settle
+            time.sleep(0.1 if quick else 2.0)  # let them settle
             say(f"counting for {seconds:g} s")
             beats, cpu = _heartbeats(url), time.process_time()
             before = store.queries(leader), store.queries(standby)

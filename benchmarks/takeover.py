@@ -22,9 +22,9 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     office: list[float] = []
     firing: list[float] = []
     with store.fresh() as url:
-        add_schedules(url, SCHEDULES, INTERVAL, spread=True)
         with Cluster(url) as cluster:
             cluster.start(2 if quick else 3)
+            add_schedules(url, SCHEDULES, INTERVAL, spread=True)
             for number in range(1, kills + 1):
                 leader = cluster.leader()
                 # Not always at the same moment of its heartbeat, nor of the standbys' looks.
