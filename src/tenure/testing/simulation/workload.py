@@ -1,0 +1,112 @@
+"""What a simulated cluster has to do: tasks with schedules, and somebody who edits them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from tenure.catalog import Catalog
+from tenure.errors import Conflict, NotFound, Retry, StoreError
+from tenure.settings import Settings
+from tenure.tasks import Run, Tasks
+from tenure.testing.simulation.history import FAULT, History
+from tenure.testing.simulation.loop import Process, SimulationLoop
+from tenure.testing.simulation.network import Link, Network
+from tenure.triggers import every
+
+Workload = Callable[[Random], Tasks]
+"""Makes the tasks of a history; those with a trigger are scheduled. The source is the history's."""
+
+
+def random_tasks(source: Random) -> Tasks:
+    """A few short tasks with various policies: the workload unless you give your own."""
+    tasks = Tasks()
+    for number in range(source.randint(2, 4)):
+        interval = source.choice([1, 1.5, 2, 3, 5])
+        overlap = source.choice(["skip", "queue", "allow"])
+        tasks.declare(
+            _task(source, longest=interval * source.choice([0.05, 0.2, 0.4])),
+            trigger=every(seconds=interval),
+            name=f"task{number + 1}",
+            policy={
+                "overlap": overlap,
+                "lock": "shared" if source.random() < 0.2 and overlap != "allow" else None,
+                "on_crash": source.choice(["rerun", "rerun", "abandon"]),
+                "retries": source.choice([0, 0, 2]),
+                "timeout": source.choice([None, None, 0.5]),
+            },
+        )
+    return tasks
+
+
+def _task(source: Random, longest: float) -> Callable[..., object]:
+    failing = source.choice([0.0, 0.0, 0.1])
+
+    async def work(run: Run) -> None:
+        await asyncio.sleep(source.uniform(0.0, longest))  # noqa: TID251 - virtual
+        chance = source.random()
+        if chance < failing:
+            raise Retry(delay=0.1) if chance < failing / 4 else ValueError("it failed")
+
+    return work
+
+
+class Editor:
+    """Pauses, resumes, replans and runs schedules by hand, through the real catalog."""
+
+    def __init__(
+        self,
+        loop: SimulationLoop,
+        network: Network,
+        history: History,
+        tasks: Tasks,
+        settings: Settings,
+        source: Random,
+    ) -> None:
+        self._loop = loop
+        self._history = history
+        self._settings = settings
+        self._source = source
+        self._names = [task.name for task in tasks if task.trigger is not None]
+        self._process = Process("editor")
+        link = Link(self._process)
+        self._leases = network.leases(link)
+        self._catalog = Catalog(network.schedules(link), tasks, settings, "simulation")
+        self._count = 0
+
+    def edit(self) -> None:
+        self._loop.spawn(self._process, self._edit())
+
+    def evict(self, name: str) -> None:
+        """What an operator may do."""
+        self._loop.spawn(self._process, self._guarded(self._leases.evict(name, "evicted")))
+
+    async def _edit(self) -> None:
+        source, catalog = self._source, self._catalog
+        name = source.choice(self._names)
+        what = source.choice(["pause", "trigger", "policy", "run_now", "run_now"])
+        self._history.add(self._loop.now, "editor", FAULT, what, name)
+        self._count += 1
+        if what == "run_now":
+            await self._guarded(catalog.run_now(name, f"key {self._count // 2}"))
+        elif what == "trigger":
+            trigger = every(seconds=source.choice([1, 2, 2.5]))
+            await self._guarded(catalog.update(name, trigger=trigger))
+        elif what == "policy":
+            await self._guarded(catalog.update(name, priority=source.randint(0, 3)))
+        else:
+            await self._guarded(catalog.pause(name))
+            await asyncio.sleep(source.uniform(0.0, 3.0))  # noqa: TID251 - virtual
+            for _ in range(50):
+                if await self._guarded(catalog.resume(name)):
+                    break
+                await asyncio.sleep(0.2)  # noqa: TID251 - virtual
+
+    async def _guarded(self, doing: object) -> bool:
+        try:
+            async with asyncio.timeout(self._settings.ttl):
+                await doing  # type: ignore[misc]
+        except (StoreError, Conflict, NotFound, TimeoutError):
+            return False
+        return True

@@ -1,0 +1,295 @@
+"""Broken variants of stores and services: mistakes that are easily made, one each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from tenure import triggers
+from tenure.backends.memory import MemoryBackend
+from tenure.backends.memory.runs import MemoryRuns
+from tenure.backends.memory.schedules import MemorySchedules
+from tenure.backends.memory.tables import MemoryTables
+from tenure.clock import Clock
+from tenure.keeper import Held, Keeper
+from tenure.model import (
+    DueBatch,
+    Fault,
+    Fence,
+    Fired,
+    Firing,
+    Grant,
+    Holder,
+    Kind,
+    LeaseRecord,
+    Occurrence,
+    Result,
+    RunState,
+)
+from tenure.node import Node
+from tenure.planning import Plan, plan
+from tenure.reaper import Reaper
+from tenure.testing.simulation.store import HintedLeases, memory_backend
+from tenure.ticker import Ticker
+
+BuildBackend = Callable[[Clock], MemoryBackend]
+
+# -- stores ---------------------------------------------------------------------------------------
+
+
+def with_leases(kind: type[HintedLeases]) -> BuildBackend:
+    def build(clock: Clock) -> MemoryBackend:
+        backend = memory_backend(clock)
+        backend.leases = kind(clock, backend.wakeups)
+        return backend
+
+    return build
+
+
+def with_schedules(kind: type[MemorySchedules]) -> BuildBackend:
+    def build(clock: Clock) -> MemoryBackend:
+        backend = memory_backend(clock)
+        backend.schedules = kind(backend.tables)
+        return backend
+
+    return build
+
+
+def with_runs(kind: type[MemoryRuns]) -> BuildBackend:
+    def build(clock: Clock) -> MemoryBackend:
+        backend = memory_backend(clock)
+        backend.runs = kind(backend.tables)
+        return backend
+
+    return build
+
+
+class RenewsWithoutTerm(HintedLeases):
+    """The holder is compared, the term is not."""
+
+    async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
+        renewed = set()
+        for grant in grants:
+            lease = self._leases.get(grant.name)
+            if lease is not None and lease.holder is not None and lease.holder.id == grant.holder:
+                lease.expires = self._clock.monotonic() + grant.ttl
+                renewed.add(grant)
+        return renewed
+
+
+class RenewsAnybody(HintedLeases):
+    """Whoever renews is believed."""
+
+    async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
+        for grant in grants:
+            if grant.name in self._leases:
+                self._leases[grant.name].expires = self._clock.monotonic() + grant.ttl
+        return set(grants)
+
+
+class TermsStartAgain(HintedLeases):
+    """A released lease is forgotten, and its term with it."""
+
+    async def acquire(
+        self, name: str, holder: Holder, ttl: float, **options: Any
+    ) -> Grant | LeaseRecord:
+        lease = self._leases.get(name)
+        if lease is not None and lease.holder is None:
+            del self._leases[name]
+        return await super().acquire(name, holder, ttl, **options)
+
+
+class FenceBeforeTransaction(MemorySchedules):
+    """The fence is checked, then there is time for others, then the write."""
+
+    async def fire(
+        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+    ) -> Fired:
+        self._tables.check(fence)
+        await asyncio.sleep(0.2)
+        in_office = self._tables.fences[fence.scope]
+        self._tables.fences[fence.scope] = fence
+        try:
+            return await super().fire(fence, firings, faults)
+        finally:
+            self._tables.fences[fence.scope] = in_office
+
+
+class AnybodyTakesOffice(MemorySchedules):
+    """An older term may take office after a newer one."""
+
+    async def take_office(self, fence: Fence) -> bool:
+        self._tables.fences[fence.scope] = fence
+        return True
+
+
+class NoUniqueOccurrence(MemorySchedules):
+    """Neither the unique key nor the compare-and-set."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(tables)
+        tables.record = self._append  # type: ignore[method-assign]
+
+    def _append(self, occurrence: Occurrence, key: str | None = None) -> bool:
+        rows = self._tables.occurrences
+        rows[occurrence.uid, occurrence.kind, f"row {len(rows)}"] = occurrence
+        return True
+
+    async def fire(
+        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+    ) -> Fired:
+        tables = self._tables
+        tables.check(fence)
+        for firing in firings:
+            schedule = tables.schedules[firing.uid]
+            nominal = firing.nominal
+            tables.miss(schedule, firing, fence.term)
+            tables.occur(schedule, Kind.PLANNED, nominal, nominal, fence.term)
+            tables.schedules[firing.uid] = replace(
+                schedule, next_nominal=firing.next_nominal, next_due=firing.next_due
+            )
+        return Fired(len(firings))
+
+
+class FinishesAnyAttempt(MemoryRuns):
+    """A result counts whoever has the claim by now."""
+
+    async def finish(self, results: Sequence[Result]) -> list[bool]:
+        tables = self._tables
+        for result in results:
+            run = tables.runs[result.run_id]
+            tables.runs[run.id] = replace(
+                run, state=result.state, node=None, finished_at=tables.clock.now()
+            )
+        return [True] * len(results)
+
+
+class IgnoresLockKeys(MemoryRuns):
+    """Claims whatever waits."""
+
+    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> Any:
+        tables = self._tables
+        locks = {run.id: run.lock for run in tables.runs.values()}
+        for run in list(tables.runs.values()):
+            if run.state is RunState.WAITING:
+                tables.runs[run.id] = replace(run, lock=None)
+        batch = await super().claim(node, tasks, limit)
+        for run in list(tables.runs.values()):
+            if run.lock != locks[run.id]:
+                tables.runs[run.id] = replace(run, lock=locks[run.id])
+        return batch
+
+
+# -- services -------------------------------------------------------------------------------------
+
+
+class CountsFromReply(Node):
+    """A renewal is believed for a ttl from its reply on, not from when it was begun."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        _replace_keeper(self, lambda held, _: Held.renewed(held, parts["clock"].monotonic()))
+
+
+class NeverGivesUp(Node):
+    """A lease is trusted until the store says that it is lost."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        _replace_keeper(self, lambda held, begun: Held.renewed(held, begun + 3_600.0))
+
+
+def _replace_keeper(node: Node, renewed: Callable[[Held, float], None]) -> None:
+    keep = node.keeper.keep
+
+    def keep_otherwise(held: Held) -> Held:
+        held.renewed = lambda begun: renewed(held, begun)  # type: ignore[method-assign]
+        return keep(held)
+
+    assert type(node.keeper) is Keeper
+    node.keeper.keep = keep_otherwise  # type: ignore[method-assign]
+
+
+class LooksBackThreeSeconds(Node):
+    """Planning looks at a fixed stretch of the past only."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.ticker = _ticker(_ShortSighted, self, parts)
+
+
+class _ShortSighted(Ticker):
+    def _plan(self, batch: DueBatch) -> Plan:
+        planned = super()._plan(batch)
+        horizon = batch.now - timedelta(seconds=3)
+        by_uid = {due.uid: due for due in batch.schedules}
+        for place, firing in enumerate(planned.firings):
+            missed = firing.missed
+            if missed is not None and missed.first < horizon:
+                first = triggers.load(by_uid[firing.uid].trigger).next(horizon)
+                assert first is not None
+                shorter = replace(missed, first=first) if first <= missed.last else None
+                planned.firings[place] = replace(firing, missed=shorter)
+        return planned
+
+
+class BelievesItsWallClock(Node):
+    """What is due is asked of the store, and planned by the node's own clock."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.ticker = _ticker(_OwnClock, self, parts)
+
+
+class _OwnClock(Ticker):
+    def _plan(self, batch: DueBatch) -> Plan:
+        return plan(batch.schedules, self.clock.now())
+
+
+class RecoversWithoutBurial(Node):
+    """A node whose presence has expired loses its runs, but not its presence."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.reaper = _Hasty(
+            self.presence.holder,
+            parts["leases"],
+            parts["runs"],
+            lambda: self.elector.leading,
+            self.elector.deposed,
+            parts["settings"],
+            parts["clock"],
+            parts["facts"],
+        )
+
+
+class _Hasty(Reaper):
+    async def _bury(self, fence: Fence, node: str) -> None:
+        async with asyncio.timeout(self._settings.call_timeout):
+            await self._runs.recover(fence, node, self._settings.max_crashes)
+
+
+class ForgetsLostClaims(Node):
+    """Nobody asks which claims were granted without an answer."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+
+        async def nothing(node: str) -> None:
+            self.worker._look_at = float("inf")
+
+        self.worker._find_lost_claims = nothing  # type: ignore[method-assign]
+
+
+def _ticker(kind: type[Ticker], node: Node, parts: dict[str, Any]) -> Ticker:
+    return kind(
+        parts["schedules"],
+        lambda: node.elector.leading,
+        node.elector.deposed,
+        parts["settings"],
+        parts["clock"],
+        parts["facts"],
+    )
