@@ -105,7 +105,8 @@ class LockFile:
         return _read_at(self._file, _NUMBER, _place(topic))
 
     def _read_or_write_id(self) -> str:
-        """What tells this file from another one put in its place later."""
+        """What tells this file from another one put in its place later, and from copies of it:
+        a copy has the same content, but nobody's locks."""
         if sys.platform != "win32":
             fcntl.lockf(self._file, fcntl.LOCK_EX, 1, _ID_AT)
         try:
@@ -116,7 +117,7 @@ class LockFile:
         finally:
             if sys.platform != "win32":
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _ID_AT)
-        return written.hex()
+        return f"{written.hex()}:{os.fstat(self._file).st_ino}"
 
 
 def _place(topic: str) -> int:
