@@ -51,7 +51,13 @@ class SQLiteBackend:
         return self._for_leases.statements + self._for_the_rest.statements
 
     async def open(self, *, migrate: bool = True) -> None:
-        self._check_path(migrate)
+        try:
+            self._check_path(migrate)
+        except PermissionError as error:
+            raise StoreUnavailable(
+                f"{self.path} cannot be reached: this user may not look into one of the folders"
+                " on the way. Give it the permission, or correct the URL."
+            ) from error
         try:
             await self._for_the_rest.open(create=migrate)
             await self._migrate(migrate)
@@ -124,10 +130,13 @@ class SQLiteBackend:
                 f"there is no database {self.path}. Check the URL; `tenure migrate --url"
                 f" {self.location}` creates it, and so does the first start of a scheduler on it."
             )
-        if not self.path.exists() and not os.access(folder, os.W_OK | os.X_OK):
-            raise StoreUnavailable(
-                f"{self.path} cannot be created: the folder {folder} is not writable for this user."
-            )
+        for needed in (folder, self.path):
+            if needed.exists() and not os.access(needed, os.W_OK):
+                raise StoreUnavailable(
+                    f"{self.path} cannot be written: this user may not write to {needed}. Make the"
+                    " file, its -wal, -shm and -tenure and their folder writable for it, or mount"
+                    " the volume read-write. Nothing was changed."
+                )
 
     @property
     def _lock_file_path(self) -> Path:
