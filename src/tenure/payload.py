@@ -13,7 +13,12 @@ from tenure.errors import InvalidSchedule
 def encode(kwargs: Mapping[str, Any], limit: int, what: str) -> str:
     """The JSON text, if it carries the arguments unchanged and is not longer than `limit` bytes."""
     for key, value in kwargs.items():
-        _check(value, f"kwargs[{key!r}]", what)
+        try:
+            _check(value, f"kwargs[{key!r}]", what)
+        except RecursionError:
+            raise InvalidSchedule(
+                f"{what}: kwargs[{key!r}] is nested too deeply, or contains itself."
+            ) from None
     text = json.dumps(kwargs, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     size = len(text.encode())
     if size > limit:
@@ -26,8 +31,12 @@ def encode(kwargs: Mapping[str, Any], limit: int, what: str) -> str:
 
 def _check(value: object, path: str, what: str) -> None:
     match value:
-        case None | bool() | str() | int():
+        case None | bool() | int():
             return
+        case str():
+            if _is_unicode(value):
+                return
+            problem = "has a lone surrogate, which is not Unicode; decode it properly"
         case float():
             if math.isfinite(value):
                 return
@@ -52,3 +61,11 @@ def _check(value: object, path: str, what: str) -> None:
                 " number, a list or a dict, and convert it in the task"
             )
     raise InvalidSchedule(f"{what}: {path} {problem}.")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
