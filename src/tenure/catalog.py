@@ -7,6 +7,7 @@ changed meanwhile it is read and planned again.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -84,21 +85,20 @@ class Catalog:
         **policy: Any,
     ) -> Schedule:
         """Change what is given; leave the rest."""
-        if task is not None and kwargs is not None:
-            task.check(kwargs)
 
         def edit(old: Schedule, now: datetime) -> Change:
-            spec = old.spec
-            if task is not None:
-                spec = replace(spec, task=task.name)
-            if kwargs is not None:
-                limit = self._settings.payload_limit
-                spec = replace(spec, kwargs=encode(kwargs, limit, f"schedule {name!r}"))
-            if policy:
-                spec = replace(
-                    spec,
-                    **asdict(Policy.parse(f"schedule {name!r}", {**_policy_of(spec), **policy})),
-                )
+            name_of_task = task.name if task is not None else old.spec.task
+            arguments = json.loads(old.spec.kwargs) if kwargs is None else kwargs
+            if name_of_task in self._tasks:  # elsewhere its signature is not known
+                self._tasks[name_of_task].check(arguments)
+            parsed = Policy.parse(f"schedule {name!r}", {**_policy_of(old.spec), **policy})
+            spec = replace(
+                self._spec(
+                    name, old.spec.trigger, name_of_task, arguments, old.spec.tenant, parsed
+                ),
+                app=old.spec.app,
+                definition=old.spec.definition,
+            )
             if trigger is None:
                 return _edit(old, spec)
             return _replan(old, spec, _check_trigger(trigger), now)
@@ -206,16 +206,39 @@ class Catalog:
         tenant: str | None,
         policy: Policy,
     ) -> ScheduleSpec:
-        check_name(name, "schedule")
-        what = f"schedule {name!r}"
-        return ScheduleSpec(
-            name=name,
-            trigger=trigger,
-            task=task,
-            kwargs=encode(kwargs, self._settings.payload_limit, what),
-            tenant=tenant,
-            **{**asdict(policy), "lock": _lock(policy.lock, kwargs, what)},
-        )
+        return make_spec(name, trigger, task, kwargs, tenant, policy, self._settings)
+
+
+def make_spec(
+    name: str,
+    trigger: str,
+    task: str,
+    kwargs: Mapping[str, Any],
+    tenant: str | None,
+    policy: Policy,
+    settings: Settings,
+) -> ScheduleSpec:
+    """What is to be stored, checked."""
+    check_name(name, "schedule")
+    what = f"schedule {name!r}"
+    rest = {field: value for field, value in asdict(policy).items() if field != "lock"}
+    return ScheduleSpec(
+        name=name,
+        trigger=trigger,
+        task=task,
+        kwargs=encode(kwargs, settings.payload_limit, what),
+        tenant=tenant,
+        lock=_lock(policy.lock, kwargs, what),
+        lock_rule=policy.lock,
+        **rest,
+    )
+
+
+def check_declared(tasks: Tasks, settings: Settings) -> None:
+    """Refuse what the code declares wrongly, before a store is opened or created for it."""
+    for task in tasks:
+        if task.trigger is not None:
+            make_spec(task.name, "", task.name, task.kwargs, task.tenant, task.policy, settings)
 
 
 def _edit(old: Schedule, spec: ScheduleSpec) -> Change:
@@ -256,7 +279,8 @@ def _replan(old: Schedule, spec: ScheduleSpec, trigger: triggers.Trigger, now: d
 
 
 def _policy_of(spec: ScheduleSpec) -> dict[str, Any]:
-    return {field: getattr(spec, field) for field in Policy.__dataclass_fields__}
+    given = {field: getattr(spec, field) for field in Policy.__dataclass_fields__}
+    return {**given, "lock": spec.lock_rule}
 
 
 def _lock(template: str | None, kwargs: Mapping[str, Any], what: str) -> str | None:

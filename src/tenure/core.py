@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import Any
 
 from tenure.backends.base import Backend
-from tenure.catalog import Catalog
+from tenure.catalog import Catalog, check_declared
 from tenure.clock import Clock, SystemClock
 from tenure.engine import Engine
 from tenure.errors import ConfigError
 from tenure.execution import Executor, Wrapper
 from tenure.facts import Fact, Facts, log
-from tenure.model import RunRecord, Schedule
+from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.node import Node
 from tenure.settings import Settings
 from tenure.stores import parse, resolve
@@ -104,6 +104,7 @@ class Core:
             raise ConfigError("this scheduler is running already. Call stop() before start().")
         if user_loop is not None and not user_loop.is_running():
             raise ConfigError("the event loop for async tasks is not running.")
+        check_declared(self.tasks, self.settings)
         try:
             backend = await self.backend()
             await (await self.catalog()).declare()
@@ -226,6 +227,9 @@ class Core:
 
     async def runs(self, schedule: str | None, state: str | None, limit: int) -> list[RunRecord]:
         return await (await self.backend()).runs.all(schedule, state, limit)
+
+    async def occurrences(self, schedule: str, limit: int) -> list[Occurrence]:
+        return await (await self.backend()).schedules.occurrences(schedule, limit)
 
     async def run_now(self, name: str, key: str | None) -> RunRecord | None:
         run_id = await (await self.catalog()).run_now(name, key)

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tenure.tasks import Run, Task
+from tenure.tasks import Run, Task, is_async
 from tenure.threads import Threads
 
 Wrapper = Callable[[Callable[[], Any], Run], Any]
@@ -24,19 +24,23 @@ class Executor:
         self.wrapper: Wrapper | None = None
 
     async def __call__(self, task: Task, run: Run, timeout: float | None) -> None:
-        if task.is_async:
-            await self._on_loop(task, run, timeout)
-        else:
-            await self._on_thread(task, run, timeout)
+        if task.is_async or (self.wrapper is not None and is_async(self.wrapper)):
+            await self._on_loop(task, run, timeout, lambda: self._call(task, run))
+            return
+        result = await self._on_thread(task, run, timeout)
+        if inspect.isawaitable(result):  # a plain function that hands out a coroutine
+            await self._on_loop(task, run, timeout, lambda: result)
 
-    async def _on_loop(self, task: Task, run: Run, timeout: float | None) -> None:
+    async def _on_loop(
+        self, task: Task, run: Run, timeout: float | None, call: Callable[[], object]
+    ) -> None:
         loop, here = self._loop(), asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = here.create_future()
         running: asyncio.Task[None] | None = None
 
         async def guarded() -> None:
             async with asyncio.timeout(timeout):
-                result = self._call(task, run)
+                result = call()
                 if inspect.isawaitable(result):
                     await result
 
@@ -70,21 +74,21 @@ class Executor:
         if error is not None:
             raise error
 
-    async def _on_thread(self, task: Task, run: Run, timeout: float | None) -> None:
+    async def _on_thread(self, task: Task, run: Run, timeout: float | None) -> object:
         context = contextvars.copy_context()
         work = self._threads.begin(context.run, self._call, task, run)
         try:
             in_time, _ = await asyncio.wait([work], timeout=timeout)
         except asyncio.CancelledError:
             run.cancelled = True
-            await work
-            return
+            return await work
         if not in_time:
             # A thread cannot be stopped: it is told, and keeps its claim until it returns.
             run.cancelled = True
-        await work
+        result = await work
         if not in_time:
             raise TimeoutError(f"ran longer than its timeout of {timeout:g} s")
+        return result
 
     def _call(self, task: Task, run: Run) -> object:
         kwargs = dict(run.kwargs)

@@ -19,16 +19,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
-from tenure.backends.base import Backend
+from tenure.backends.base import Backend, LeaseStore
 from tenure.clock import Clock, SystemClock
 from tenure.elector import Elector
 from tenure.engine import Engine
 from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable, TenureError
-from tenure.facts import Facts, log
+from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, log
 from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
 from tenure.identity import new_holder
 from tenure.keeper import Held, Keeper
-from tenure.model import LeaseRecord
+from tenure.model import Grant, Holder, LeaseRecord
 from tenure.service import why
 from tenure.settings import Settings
 from tenure.stores import fence_of, parse, resolve
@@ -190,19 +190,52 @@ class Leases:
     async def take(self, name: str, ttl: float, *, keep: bool) -> Lease | LeaseRecord:
         check_name(name, ttl)
         backend = await self._open()
-        begun = self._clock.monotonic()
         try:
-            async with asyncio.timeout(max(ttl / 3, 1.0)):
-                answer = await backend.leases.acquire(name, new_holder(), ttl)
+            begun, answer = await self._ask(backend.leases, name, new_holder(), ttl)
         except TimeoutError as error:
             raise StoreUnavailable(f"lease {name!r} was not acquired: {why(error)}") from error
         if isinstance(answer, LeaseRecord):
+            self._facts.tell(LeaseHeldElsewhere(name, answer.term, answer.holder))
             return answer
         held = Held(answer, self._clock, begun)
         if keep:
             assert self._keeper is not None
             self._keeper.keep(held)
+        else:
+            self._facts.tell(LeaseAcquired(name, answer.term, answer.holder))
         return self.lease(held)
+
+    async def _ask(
+        self, leases: LeaseStore, name: str, holder: Holder, ttl: float
+    ) -> tuple[float, Grant | LeaseRecord]:
+        """Ask for it; and if a past boot of the machine seems to hold it, watch it for its ttl.
+
+        Nobody else may be watching: a process that is started again and again by a supervisor
+        would find the lease of before the restart held for ever.
+        """
+        until: float | None = None
+        while True:
+            begun = self._clock.monotonic()
+            async with asyncio.timeout(max(ttl / 3, 1.0)):
+                answer = await leases.acquire(name, holder, ttl)
+            if isinstance(answer, Grant) or not self._seems_left_over(answer):
+                return begun, answer
+            if until is None:
+                until = begun + answer.ttl + 1.0
+                _logger.warning(
+                    "lease %r was left over, it seems, by a holder of before a restart of the"
+                    " machine (%s); watching it for %g s",
+                    name,
+                    answer.holder,
+                    answer.ttl,
+                )
+            if begun > until:
+                return begun, answer
+            await self._clock.sleep(min(0.25, answer.ttl / 8))
+
+    def _seems_left_over(self, record: LeaseRecord) -> bool:
+        overdue = record.expires_at is not None and record.expires_at < self._clock.now()
+        return overdue and not record.comparable
 
     def lease(self, held: Held) -> Lease:
         return Lease(self, held)

@@ -97,6 +97,8 @@ class LeaseRecord:
     renewed_at: datetime | None
     expires_at: datetime | None
     live: bool
+    comparable: bool = True
+    """False: the holder's clock cannot be compared with ours, and only watching tells."""
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -143,6 +145,8 @@ class ScheduleSpec:
     catch_up: CatchUp = CatchUp.LATEST
     overlap: Overlap = Overlap.SKIP
     lock: str | None = None
+    lock_rule: str | None = None
+    """The lock as it was given, before the keyword arguments were filled in."""
     priority: int = 0
     timeout: float | None = None
     retries: int = 0
@@ -286,6 +290,7 @@ class RunRecord:
     due: datetime
     attempt: int
     crashes: int
+    failures: int
     lock: str | None
     priority: int
     timeout: float | None
@@ -321,6 +326,8 @@ class Result:
     state: RunState
     error: str | None = None
     delay: float = 0.0
+    failed: bool = False
+    """The task itself failed: that uses up a retry. A node that was stopped does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from typing import Any, Self, TypeVar
 
 from tenure.clock import Clock
 from tenure.core import Core, enabled
+from tenure.errors import ConfigError
 from tenure.execution import Wrapper
 from tenure.facts import Fact
-from tenure.model import RunRecord, Schedule
+from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.settings import Settings
 from tenure.tasks import Tasks
 from tenure.triggers import Trigger
@@ -31,8 +32,8 @@ class _Declaring:
         leases: str | None = None,
         namespace: str = "default",
         app: str = "default",
-        ttl: float = 15.0,
-        concurrency: int = 20,
+        ttl: float | None = None,
+        concurrency: int | None = None,
         migrate: bool = True,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -50,7 +51,13 @@ class _Declaring:
                 `tenure migrate`.
             settings: all numbers at once, instead of ttl and concurrency.
         """
-        settings = settings or Settings(ttl=ttl, concurrency=concurrency)
+        given = {"ttl": ttl, "concurrency": concurrency}
+        given = {name: value for name, value in given.items() if value is not None}
+        if settings is not None and given:
+            raise ConfigError(
+                f"{' and '.join(given)} and settings= were both given: put it into the Settings."
+            )
+        settings = settings or Settings(**given)  # type: ignore[arg-type]
         self._core = Core(
             url,
             leases=leases,
@@ -114,6 +121,11 @@ class Scheduler(_Declaring):
         """Run until SIGTERM or SIGINT, then hand over politely. A second signal ends at once."""
         if not enabled():
             return
+        if threading.current_thread() is not threading.main_thread():
+            raise ConfigError(
+                "run() handles signals, so it belongs to the main thread. Elsewhere use start()"
+                " and stop(), or `with scheduler:`."
+            )
         ended = threading.Event()
         previous = {}
 
@@ -122,10 +134,11 @@ class Scheduler(_Declaring):
                 raise KeyboardInterrupt
             ended.set()
 
-        self.start()
+        # Before the start: a signal during it must not be lost, nor end the process impolitely.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            previous[number] = signal.signal(number, stop)
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                previous[number] = signal.signal(number, stop)
+            self.start()
             # A wait without an end cannot be interrupted by a signal on every platform.
             while not ended.wait(timeout=3600):
                 pass
@@ -212,6 +225,10 @@ class Scheduler(_Declaring):
         """Runs, newest first."""
         return self._call(self._core.runs(schedule, state, limit))
 
+    def occurrences(self, schedule: str, limit: int = 50) -> list[Occurrence]:
+        """What became of each occurrence, newest first: fired, skipped or missed, and why."""
+        return self._call(self._core.occurrences(schedule, limit))
+
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._core.forget_parent()
         return self._core.engine.call(coroutine)
@@ -226,10 +243,10 @@ class AsyncScheduler(_Declaring):
             return
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        await self.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, ended.set)
+            await self.start()
             await ended.wait()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -309,6 +326,9 @@ class AsyncScheduler(_Declaring):
         self, schedule: str | None = None, state: str | None = None, limit: int = 50
     ) -> list[RunRecord]:
         return await self._call(self._core.runs(schedule, state, limit))
+
+    async def occurrences(self, schedule: str, limit: int = 50) -> list[Occurrence]:
+        return await self._call(self._core.occurrences(schedule, limit))
 
     async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._core.forget_parent()

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from tenure.errors import ConfigError
 
 TTL_LIMITS = (0.5, 86_400.0)
+_POSITIVE = (
+    "batch",
+    "poll",
+    "hint_every",
+    "idle_poll",
+    "reap_every",
+    "payload_limit",
+    "jump_limit",
+    "jump_hold",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ class Settings:
                 f"margin must satisfy 0 < margin <= ttl/3: margin={self.safety:g},"
                 f" ttl/3={self.ttl / 3:g}."
             )
-        for name in ("batch", "poll", "hint_every", "idle_poll", "reap_every", "payload_limit"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be greater than 0, not {getattr(self, name)!r}.")
         for name in ("concurrency", "grace", "retention", "max_crashes", "backoff"):

@@ -37,6 +37,9 @@ class SingleInstance:
             self.lease = self._hold.__enter__()
         except LeaseHeld as held:
             self._refused(held)
+        except BaseException:
+            self._leases.close()
+            raise
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
@@ -51,6 +54,9 @@ class SingleInstance:
             self.lease = await self._hold.__aenter__()
         except LeaseHeld as held:
             self._refused(held)
+        except BaseException:
+            self._leases.close()
+            raise
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:

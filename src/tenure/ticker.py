@@ -50,6 +50,8 @@ class Ticker(Service):
         self._deposed = deposed
         self._settings = settings
         self._jumps = JumpWatch(settings.jump_limit, settings.jump_hold)
+        self._stale = False
+        """Did the last firing find every schedule changed, or locked?"""
         self.last_tick: float | None = None
         """When the last tick succeeded, on the boot clock: healthy means that ticks advance."""
 
@@ -77,7 +79,8 @@ class Ticker(Service):
                 self._deposed(fence)
                 return None
             self._tell(fence, batch, planned, done)
-            if done.stale and not done.fired:
+            stuck, self._stale = self._stale, done.stale > 0 and not done.fired
+            if stuck and self._stale:
                 # Somebody's open transaction holds those rows: give it a moment, not a busy loop.
                 return STALE_PAUSE
             again = again or done.stale > 0

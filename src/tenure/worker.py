@@ -12,6 +12,7 @@ import json
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from pathlib import Path
 
 from tenure.backends.base import RunStore
 from tenure.clock import Clock
@@ -32,6 +33,7 @@ from tenure.tasks import Run, Task, Tasks
 
 BACKOFF_MOST = 300.0
 ERROR_LENGTH = 8_000
+_PACKAGE = Path(__file__).parent
 
 Execute = Callable[[Task, Run, float | None], Awaitable[None]]
 """Runs a task to its end, within a timeout; raises what the task raised."""
@@ -211,12 +213,13 @@ class Worker(Service):
         always: bool = False,
     ) -> Outcome:
         error = error[-ERROR_LENGTH:]
-        if not always and run.attempt - record.crashes > record.retries:
-            result = Result(run.id, run.attempt, run.node, RunState.FAILED, error)
+        if not always and record.failures >= record.retries:
+            result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
             return result, RunFailed(*_about(run), error=error)
         if delay is None:
-            delay = min(self._settings.backoff * 2 ** min(run.attempt - 1, 20), BACKOFF_MOST)
-        result = Result(run.id, run.attempt, run.node, RunState.WAITING, error, delay)
+            delay = min(self._settings.backoff * 2 ** min(record.failures, 20), BACKOFF_MOST)
+        node, waiting = run.node, RunState.WAITING
+        result = Result(run.id, run.attempt, node, waiting, error, delay, failed=not always)
         return result, RunRetried(*_about(run), error=error, delay=delay)
 
     async def _report(self) -> None:
@@ -250,4 +253,9 @@ def _about(run: Run) -> tuple[int, str, str, datetime, int, str]:
 
 
 def _shown(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).strip()
+    """The traceback, from the user's code on: how Tenure called it is not the user's concern."""
+    told = error.__traceback__
+    while told is not None and Path(told.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        told = told.tb_next
+    shown = error if told is None else error.with_traceback(told)
+    return "".join(traceback.format_exception(shown)).strip()

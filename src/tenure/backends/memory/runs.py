@@ -64,6 +64,7 @@ class MemoryRuns:
                     run,
                     state=result.state,
                     error=result.error,
+                    failures=run.failures + result.failed,
                     node=None if waits else run.node,
                     due=now + timedelta(seconds=result.delay) if waits else run.due,
                     finished_at=None if waits else now,

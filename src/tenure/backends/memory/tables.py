@@ -85,6 +85,7 @@ class MemoryTables:
                 due=due,
                 attempt=0,
                 crashes=0,
+                failures=0,
                 lock=None if spec.overlap is Overlap.ALLOW else spec.lock,
                 priority=spec.priority,
                 timeout=spec.timeout,

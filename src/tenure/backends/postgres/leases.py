@@ -256,6 +256,7 @@ class PostgresLeases:
             renewed_at=row["renewed_at"] if held else None,
             expires_at=row["expires_at"] if held else None,
             live=self._live(row),
+            comparable=not held or not self._doubtful(row) or row["boot"] == self._boot,
             info=json.loads(row["info"]),
         )
 

@@ -24,7 +24,7 @@ from tenure.model import (
     RunState,
 )
 
-_RESULT = ("ids", "attempts", "nodes", "states", "errors", "delays")
+_RESULT = ("ids", "attempts", "nodes", "states", "errors", "delays", "failed")
 _CLAIM_ATTEMPTS = 5
 
 
@@ -69,7 +69,9 @@ class PostgresRuns:
                 return rows, later[0]
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
-        rows = [(r.run_id, r.attempt, r.node, str(r.state), r.error, r.delay) for r in results]
+        rows = [
+            (r.run_id, r.attempt, r.node, str(r.state), r.error, r.delay, r.failed) for r in results
+        ]
         statements = [(self._sql["finish"], self._named(**arrays(rows, _RESULT)))]
         if any(result.state is RunState.WAITING for result in results):
             statements.append((self._sql["wake"], self._wake))
@@ -136,6 +138,7 @@ def _run(row: DictRow) -> RunRecord:
         due=row["due"],
         attempt=row["attempt"],
         crashes=row["crashes"],
+        failures=row["failures"],
         lock=row["lock"],
         priority=row["priority"],
         timeout=row["timeout"],

@@ -288,5 +288,6 @@ class SQLiteLeases:
             renewed_at=renewed if held else None,
             expires_at=expires if held else None,
             live=self._live(row),
+            comparable=bool(self._boot) and row["boot"] == self._boot,
             info=json.loads(row["info"]),
         )

@@ -152,6 +152,7 @@ class SQLiteRuns:
             "error": result.error,
             "now": now,
             "due": now + int(result.delay * 1_000_000),
+            "failed": result.failed,
         }
         statement = "put_back" if result.state is RunState.WAITING else "finish"
         return c.execute(_sql[statement], values).rowcount == 1
@@ -178,6 +179,7 @@ def _run(row: sqlite3.Row) -> RunRecord:
         due=from_micros(row["due"]),
         attempt=row["attempt"],
         crashes=row["crashes"],
+        failures=row["failures"],
         lock=row["lock"],
         priority=row["priority"],
         timeout=row["timeout"],

@@ -54,6 +54,7 @@ CREATE TABLE {schema}.schedule (
     catch_up     text NOT NULL,
     overlap      text NOT NULL,
     lock         text NOT NULL,
+    lock_rule    text,                  -- as it was given, before arguments were filled in
     priority     integer NOT NULL,
     timeout      double precision,
     retries      integer NOT NULL,
@@ -105,6 +106,7 @@ CREATE TABLE {schema}.run (
     due          timestamptz NOT NULL,
     attempt      integer NOT NULL,
     crashes      integer NOT NULL,
+    failures     integer NOT NULL DEFAULT 0,
     lock         text,                  -- NULL: may overlap
     priority     integer NOT NULL,
     timeout      double precision,

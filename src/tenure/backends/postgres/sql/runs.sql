@@ -28,11 +28,12 @@ UPDATE {schema}.run r SET
     error = f.error,
     node = CASE f.state WHEN 'waiting' THEN NULL ELSE r.node END,
     due = CASE f.state WHEN 'waiting' THEN now() + make_interval(secs => f.delay) ELSE r.due END,
+    failures = r.failures + f.failed::integer,
     finished_at = CASE f.state WHEN 'waiting' THEN NULL ELSE now() END
 FROM unnest(
     %(ids)s::bigint[], %(attempts)s::integer[], %(nodes)s::text[], %(states)s::text[],
-    %(errors)s::text[], %(delays)s::double precision[]
-) AS f (id, attempt, node, state, error, delay)
+    %(errors)s::text[], %(delays)s::double precision[], %(failed)s::boolean[]
+) AS f (id, attempt, node, state, error, delay, failed)
 WHERE r.id = f.id AND r.state = 'claimed' AND r.attempt = f.attempt AND r.node = f.node
   AND r.namespace = %(namespace)s
 RETURNING r.id, r.attempt;

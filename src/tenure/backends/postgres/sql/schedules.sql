@@ -34,13 +34,13 @@ WITH id AS (
     SELECT nextval(pg_get_serial_sequence('{schema}.schedule', 'uid')) AS uid
 )
 INSERT INTO {schema}.schedule (
-    uid, namespace, name, tenant, app, trigger, task, kwargs, catch_up, overlap, lock, priority,
-    timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
+    uid, namespace, name, tenant, app, trigger, task, kwargs, catch_up, overlap, lock, lock_rule,
+    priority, timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
     version, created_at, updated_at
 ) OVERRIDING SYSTEM VALUE
 SELECT
     id.uid, %(namespace)s, %(name)s, %(tenant)s, %(app)s, %(trigger)s, %(task)s, %(kwargs)s,
-    %(catch_up)s, %(overlap)s, coalesce(%(lock)s, 'schedule:' || id.uid), %(priority)s,
+    %(catch_up)s, %(overlap)s, coalesce(%(lock)s, 'schedule:' || id.uid), %(lock_rule)s, %(priority)s,
     %(timeout)s, %(retries)s, %(on_crash)s, %(definition)s, %(active)s, %(reason)s,
     %(next_nominal)s, %(next_due)s, 1, now(), now()
 FROM id
@@ -50,6 +50,7 @@ RETURNING *;
 UPDATE {schema}.schedule SET
     tenant = %(tenant)s, app = %(app)s, trigger = %(trigger)s, task = %(task)s, kwargs = %(kwargs)s,
     catch_up = %(catch_up)s, overlap = %(overlap)s, lock = coalesce(%(lock)s, 'schedule:' || uid),
+    lock_rule = %(lock_rule)s,
     priority = %(priority)s, timeout = %(timeout)s, retries = %(retries)s, on_crash = %(on_crash)s,
     definition = %(definition)s, active = %(active)s, reason = %(reason)s,
     next_nominal = %(next_nominal)s, next_due = %(next_due)s, version = version + 1,

@@ -55,6 +55,7 @@ CREATE TABLE tenure_schedule (
     catch_up     TEXT NOT NULL,
     overlap      TEXT NOT NULL,
     lock         TEXT NOT NULL,
+    lock_rule    TEXT,                  -- as it was given, before arguments were filled in
     priority     INTEGER NOT NULL,
     timeout      REAL,
     retries      INTEGER NOT NULL,
@@ -106,6 +107,7 @@ CREATE TABLE tenure_run (
     due          INTEGER NOT NULL,
     attempt      INTEGER NOT NULL,
     crashes      INTEGER NOT NULL,
+    failures     INTEGER NOT NULL DEFAULT 0,
     lock         TEXT,                  -- NULL: may overlap
     priority     INTEGER NOT NULL,
     timeout      REAL,

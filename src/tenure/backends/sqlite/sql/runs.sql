@@ -31,11 +31,13 @@ WHERE namespace = :namespace AND state = 'waiting' AND due > :now
   AND task IN (SELECT value FROM json_each(:tasks));
 
 -- name: finish
-UPDATE tenure_run SET state = :state, error = :error, finished_at = :now
+UPDATE tenure_run
+SET state = :state, error = :error, finished_at = :now, failures = failures + :failed
 WHERE id = :id AND state = 'claimed' AND attempt = :attempt AND node = :node;
 
 -- name: put_back
-UPDATE tenure_run SET state = 'waiting', error = :error, node = NULL, due = :due
+UPDATE tenure_run
+SET state = 'waiting', error = :error, node = NULL, due = :due, failures = failures + :failed
 WHERE id = :id AND state = 'claimed' AND attempt = :attempt AND node = :node;
 
 -- name: claimed

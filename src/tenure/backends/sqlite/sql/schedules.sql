@@ -9,12 +9,12 @@ SELECT term, holder FROM tenure_fence WHERE namespace = :namespace AND scope = :
 
 -- name: add
 INSERT INTO tenure_schedule (
-    namespace, name, tenant, app, "trigger", task, kwargs, catch_up, overlap, lock, priority,
-    timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
+    namespace, name, tenant, app, "trigger", task, kwargs, catch_up, overlap, lock, lock_rule,
+    priority, timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
     version, created_at, updated_at
 ) VALUES (
     :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :overlap,
-    coalesce(:lock, ''), :priority, :timeout, :retries, :on_crash, :definition, :active, :reason,
+    coalesce(:lock, ''), :lock_rule, :priority, :timeout, :retries, :on_crash, :definition, :active, :reason,
     :next_nominal, :next_due, 1, :now, :now
 );
 
@@ -26,6 +26,7 @@ UPDATE tenure_schedule SET lock = 'schedule:' || uid WHERE uid = :uid AND lock =
 UPDATE tenure_schedule SET
     tenant = :tenant, app = :app, "trigger" = :trigger, task = :task, kwargs = :kwargs,
     catch_up = :catch_up, overlap = :overlap, lock = coalesce(:lock, 'schedule:' || uid),
+    lock_rule = :lock_rule,
     priority = :priority, timeout = :timeout, retries = :retries, on_crash = :on_crash,
     definition = :definition, active = :active, reason = :reason,
     next_nominal = :next_nominal, next_due = :next_due, version = version + 1, updated_at = :now

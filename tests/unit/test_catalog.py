@@ -1,0 +1,76 @@
+"""Adding and changing schedules, on the memory backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenure import InvalidSchedule, Scheduler, Settings, every
+from tenure.backends.memory import MemoryBackend
+from tenure.catalog import Catalog, check_declared
+from tenure.errors import ConfigError
+from tenure.tasks import Policy, Tasks
+
+
+def digest(user: int, dry: bool = False) -> None: ...
+
+
+@pytest.fixture
+def tasks() -> Tasks:
+    tasks = Tasks()
+    tasks.declare(digest)
+    return tasks
+
+
+@pytest.fixture
+def catalog(tasks: Tasks) -> Catalog:
+    return Catalog(MemoryBackend().schedules, tasks, Settings(), "default")
+
+
+async def add(catalog: Catalog, tasks: Tasks, **policy: Any) -> None:
+    parsed = Policy.parse("schedule", policy)
+    await catalog.add("mine", every(hours=1), tasks["digest"], {"user": 1}, None, parsed)
+
+
+async def test_update_refuses_arguments_that_the_task_does_not_take(
+    catalog: Catalog, tasks: Tasks
+) -> None:
+    await add(catalog, tasks)
+    with pytest.raises(InvalidSchedule, match="missing a required argument: 'user'"):
+        await catalog.update("mine", kwargs={"dry": True})
+    assert (await catalog.get("mine")).version == 1
+
+
+async def test_update_fills_the_lock_in_from_the_new_arguments(
+    catalog: Catalog, tasks: Tasks
+) -> None:
+    await add(catalog, tasks, lock="digest:{user}")
+    assert (await catalog.get("mine")).spec.lock == "digest:1"
+    assert (await catalog.update("mine", kwargs={"user": 2})).spec.lock == "digest:2"
+    assert (
+        await catalog.update("mine", lock="d:{user}:{dry}", kwargs={"user": 3, "dry": True})
+    ).spec.lock == "d:3:True"
+    with pytest.raises(InvalidSchedule, match="cannot be filled in"):
+        await catalog.update("mine", lock="digest:{customer}")
+
+
+async def test_update_leaves_what_is_not_given(catalog: Catalog, tasks: Tasks) -> None:
+    await add(catalog, tasks, retries=3, lock="digest:{user}")
+    before = await catalog.get("mine")
+    after = await catalog.update("mine", timeout=5)
+    assert after.spec.timeout == 5
+    assert (after.spec.retries, after.spec.lock) == (3, "digest:1")
+    assert (after.next_due, after.uid) == (before.next_due, before.uid)
+
+
+def test_wrong_declaration_is_refused_before_a_store_is_opened() -> None:
+    tasks = Tasks()
+    tasks.declare(digest, trigger=every(hours=1), kwargs={"user": object()})
+    with pytest.raises(InvalidSchedule, match=r"kwargs\['user'\] is of type object"):
+        check_declared(tasks, Settings())
+
+
+def test_ttl_beside_settings_is_refused() -> None:
+    with pytest.raises(ConfigError, match="ttl and settings= were both given"):
+        Scheduler("memory://", ttl=2, settings=Settings())
