@@ -25,6 +25,10 @@ class JumpWatch:
     def held(self) -> bool:
         return self._jumped_at is not None
 
+    def forget(self) -> None:
+        """Begin anew: what the clocks did while nobody watched says nothing."""
+        self._offset = self._jumped_at = None
+
     def observe(self, store: datetime, boot: float) -> str | None:
         """None if nothing changed, else "held", "accepted" (it lasted), "gone" or "backward"."""
         offset = store.timestamp() - boot

@@ -50,6 +50,8 @@ class Ticker(Service):
         self._deposed = deposed
         self._settings = settings
         self._jumps = JumpWatch(settings.jump_limit, settings.jump_hold)
+        self._watched: int | None = None
+        """The term for which the clocks are compared."""
         self._stale = False
         """Did the last firing find every schedule changed, or locked?"""
         self.last_tick: float | None = None
@@ -63,10 +65,17 @@ class Ticker(Service):
         fence = self._leading()
         if fence is None:
             return None  # the elector wakes us
+        asked_at = self.clock.monotonic()
         async with asyncio.timeout(self._settings.call_timeout):
             batch = await self._schedules.due(self._settings.batch)
         read_at = self.clock.monotonic()
-        self._watch_clock(batch.now, read_at)
+        if fence.term != self._watched:
+            # A jump while another led was the other's to judge: it has been fired by since.
+            self._watched = fence.term
+            self._jumps.forget()
+        # An answer that lay around while this process was frozen would look like a jump.
+        if read_at - asked_at <= self._settings.call_timeout:
+            self._watch_clock(batch.now, read_at)
         if self._jumps.held:
             return min(1.0, self._settings.jump_hold / 5)
         planned = self._plan(batch)

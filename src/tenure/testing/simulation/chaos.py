@@ -14,6 +14,9 @@ from tenure.testing.simulation.node import SimulatedNode
 from tenure.testing.simulation.store import SimulatedStore
 from tenure.testing.simulation.workload import Editor
 
+HANDED_OVER = 3.0
+"""How long before the end the leader is stopped politely."""
+
 StartNode = Callable[[int], SimulatedNode]
 
 
@@ -53,6 +56,7 @@ class Chaos:
         for fault in self._plan.faults:
             self._loop.after(fault.at, self._come, fault)
         self._loop.after(self._plan.quiet_from, self._heal)
+        self._loop.after(self._plan.until - HANDED_OVER, self._hand_over)
 
     def _occupy(self, place: int) -> None:
         node = self._start_node(place)
@@ -182,6 +186,14 @@ class Chaos:
         if not any(n.alive and not n.stopping for n in self._places.values()):
             self._occupy(0)
         self._healed = True
+
+    def _hand_over(self) -> None:
+        """In all this quiet the leader is asked to stop: nobody should notice."""
+        leader = next((n for n in self._places.values() if n.is_leader), None)
+        others = [n for n in self._places.values() if n.alive and n is not leader]
+        if leader is not None and others:
+            self._tell(leader.name, "handover", None)
+            leader.stop(grace=1.0)
 
     def _tell(self, who: str, what: str, detail: object) -> None:
         self._history.add(self._loop.now, who, FAULT, what, detail)

@@ -16,10 +16,11 @@ from typing import Any
 from tenure.model import RunState
 from tenure.node import LEADER
 from tenure.testing.simulation.checker.violation import Violation
-from tenure.testing.simulation.history import BODY, END, FACT, TRUST, Event, History, show
+from tenure.testing.simulation.history import BODY, END, FACT, FAULT, TRUST, Event, History, show
 
 AFTER_DUE = timedelta(seconds=1.5)
 AFTER_CLAIM = timedelta(seconds=4)
+HANDOVER = 0.1
 
 Found = Iterator[tuple[str, str]]
 
@@ -32,7 +33,7 @@ def leader_bound(history: History) -> float:
 
 def check_recovery(history: History) -> Iterator[Violation]:
     model = _Recovery(history)
-    for place, event in history.of(FACT, TRUST, BODY, END):
+    for place, event in history.of(FACT, FAULT, TRUST, BODY, END):
         for invariant, text in model.see(event):
             yield Violation(invariant, text, place, history)
 
@@ -42,6 +43,7 @@ class _Recovery:
         self._by = history.quiet_from + leader_bound(history)
         self._in_office: set[str] = set()
         self._leading: str | None = None
+        self._handed_over: Event | None = None
         self._began: set[tuple[int, int]] = set()
         self._state: Any = None
         self._living: set[str] = set()
@@ -56,6 +58,9 @@ class _Recovery:
             )
         elif event.kind == FACT:
             yield from self._fact(event)
+        elif event.kind == FAULT:
+            if event.what == "handover":
+                self._handed_over = event
         elif event.what == "schedules":
             self._state = event.detail
         elif event.what == "living":
@@ -70,11 +75,16 @@ class _Recovery:
             return  # a guard: it has no office
         elif event.what == "leader.took_office":
             self._in_office.add(event.detail.holder)
-            if event.at > self._by:
-                yield "leader", f"{event.detail.holder} took office only after {self._by:.3f} s"
+            handed_over, by = self._handed_over, self._by
+            if handed_over is not None:
+                by = handed_over.at + HANDOVER
+            if event.at > by:
+                kind = "leader" if handed_over is None else "handover"
+                yield kind, f"{event.detail.holder} took office only after {by:.3f} s"
         elif event.what == "leader.left_office":
             self._in_office.discard(event.detail.holder)
-            if event.at > self._by:
+            stopped = self._handed_over is not None and self._handed_over.source == event.source
+            if event.at > self._by and not stopped:
                 yield "leader", f"{event.detail.holder} left office for no reason"
 
     def _end(self, event: Event) -> Found:
