@@ -1,0 +1,21 @@
+"""A cluster for every test, and none of its processes left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.support import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Processes that share a file in a fresh folder."""
+    made = Cluster(tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+        print(made.logs())  # noqa: T201 - pytest shows it with a failure

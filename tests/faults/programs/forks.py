@@ -1,0 +1,80 @@
+"""A process with a scheduler and a kept lease, which forks. What its child does is `child`.
+
+idle        waits for the test's word; uses nothing of Tenure
+exits       leaves the lease's block by an exit, as a child of os.fork() may
+schedules   looks at what it inherited, then starts the very same scheduler object for itself
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from tenure import Lease, LeaseLost, Leases, Scheduler
+from tests.faults.programs.common import Options, start, told
+from tests.faults.programs.node import make
+
+
+def main(options: Options) -> None:
+    scheduler = make(options)
+    leases = Leases(options["url"])
+    leading = leases.leading("post", ttl=options["ttl"])
+    with scheduler, leading, leases.hold("guard", ttl=options["ttl"]) as lease:
+        while not (scheduler.is_leader and leading.is_leader):
+            time.sleep(0.01)
+        options.write("ready", term=lease.term)
+        told(options, "fork")
+
+        def child() -> None:
+            options.who = "child"
+            options.write("forked", leads=leading.is_leader, schedules=scheduler.running)
+            _CHILDREN[options["child"]](options, scheduler, leases, lease)
+
+        _fork(options.get("how", "fork"), child)
+        options.write("parent goes on")
+        while told(options, "check"):
+            lease.check()
+            options.write("parent checked", term=lease.term, leads=leading.is_leader)
+    options.write("ended")
+
+
+def _fork(how: str, child: Callable[[], None]) -> None:
+    if how == "multiprocessing":
+        multiprocessing.get_context("fork").Process(target=child).start()
+    elif os.fork() == 0:
+        child()
+        os._exit(0)
+
+
+def _idle(options: Options, scheduler: Scheduler, leases: Leases, lease: Lease) -> None:
+    told(options, "end")
+
+
+def _exits(options: Options, scheduler: Scheduler, leases: Leases, lease: Lease) -> None:
+    sys.exit(0)  # unwinds the blocks that it inherited, and ends as an interpreter does
+
+
+def _schedules(options: Options, scheduler: Scheduler, leases: Leases, lease: Lease) -> None:
+    try:
+        lease.check()
+    except LeaseLost as error:
+        options.write("refused", error=str(error), held=lease.held)
+    options.write("asked", held_elsewhere=leases.acquire("guard") is None)
+    with leases.hold("own", ttl=options["ttl"]) as own:
+        own.check()
+        options.write("has its own", term=own.term)
+        with scheduler:
+            options.write("started", node=scheduler.node)
+            told(options, "end")
+    options.write("child ended")
+
+
+_CHILDREN = {"idle": _idle, "exits": _exits, "schedules": _schedules}
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    start(main)

@@ -1,0 +1,28 @@
+"""`single_instance`: waits inside the block until the test says leave."""
+
+from __future__ import annotations
+
+import logging
+
+from tenure import LeaseHeld, single_instance
+from tests.faults.programs.common import Options, start, told
+
+
+def main(options: Options) -> None:
+    instance = single_instance(
+        options["url"], options["name"], options["when_held"], ttl=options["ttl"]
+    )
+    options.write("asked")
+    try:
+        with instance as guard:
+            term = guard.lease.term if guard.lease else None
+            options.write("entered", held=guard.held, term=term)
+            told(options, "leave")
+    except LeaseHeld as held:
+        options.write("refused", error=str(held))
+    options.write("left")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    start(main)

@@ -1,0 +1,97 @@
+"""A scheduler in a process of its own. Executes its tasks, and journals all that it does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tenure import Run, Scheduler, Settings, every
+from tenure.facts import Fact
+from tests.faults.programs.common import Options, start
+
+
+def main(options: Options) -> None:
+    scheduler = make(options)
+    gate = options.get("gate")
+    options.write("imported")
+    while gate and not Path(gate).exists():
+        time.sleep(0.0005)
+    scheduler.run()
+    options.write("ended")
+
+
+def make(options: Options) -> Scheduler:
+    """A scheduler as the options say.
+
+    ttl, settings: its numbers. tasks: a list of
+        name; seconds: its interval
+        work: how many seconds an execution takes; `again`: its attempts after the first
+        coroutine: whether it is one
+        on_crash, overlap, …: as they are
+    """
+    numbers = {"ttl": options["ttl"], "reap_every": 0.5, **options.get("settings", {})}
+    scheduler = Scheduler(options["url"], settings=Settings(**numbers))
+    for spec in options.get("tasks", []):
+        declare(scheduler, options, **spec)
+    scheduler.on("*", listener(options))
+    return scheduler
+
+
+def declare(
+    scheduler: Scheduler,
+    options: Options,
+    *,
+    name: str,
+    seconds: float,
+    work: float = 0.0,
+    again: float | None = None,
+    coroutine: bool = False,
+    **policy: Any,
+) -> None:
+    def begin(run: Run) -> float:
+        """Returns how long to work."""
+        options.write("begin", **_about(run))
+        return work if run.attempt == 1 or again is None else again
+
+    def end(run: Run) -> None:
+        options.write("end", **_about(run), cancelled=run.cancelled)
+
+    def plain(run: Run) -> None:
+        time.sleep(begin(run))
+        end(run)
+
+    async def awaited(run: Run) -> None:
+        await asyncio.sleep(begin(run))
+        end(run)
+
+    function: Callable[[Run], Any] = awaited if coroutine else plain
+    scheduler.task(every(seconds=seconds), name=name, **policy)(function)
+
+
+def listener(options: Options) -> Callable[[Fact], None]:
+    def tell(fact: Fact) -> None:
+        options.write("fact", name=fact.name, **_plain(fact))
+
+    return tell
+
+
+def _plain(fact: Fact) -> dict[str, object]:
+    return {key: value for key, value in fact.values().items() if key != "name"}
+
+
+def _about(run: Run) -> dict[str, object]:
+    return {
+        "run": run.id,
+        "schedule": run.schedule,
+        "nominal": round(run.nominal.timestamp() * 1_000_000),
+        "attempt": run.attempt,
+    }
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    start(main)
