@@ -23,6 +23,7 @@ from tenure.settings import Settings
 from tenure.single_instance import single_instance
 from tenure.tasks import Run, Tasks
 from tenure.triggers import every
+from tenure.workers import check_workers
 
 __all__ = [
     "AsyncScheduler",
@@ -47,6 +48,7 @@ __all__ = [
     "Tasks",
     "TenureError",
     "UnknownTask",
+    "check_workers",
     "every",
     "single_instance",
 ]

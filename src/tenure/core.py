@@ -22,6 +22,7 @@ from tenure.facts import Fact, Facts, log
 from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.node import Node
 from tenure.settings import Settings
+from tenure.startup import Stages
 from tenure.stores import parse, resolve
 from tenure.tasks import Policy, Tasks
 from tenure.threads import Threads
@@ -63,6 +64,7 @@ class Core:
         self._pool: Threads | None = None
         self._own_loop: Engine | None = None
         self._telling: Threads | None = None
+        self._stages = Stages(Facts())
 
     # -- connecting -------------------------------------------------------------------------------
 
@@ -71,14 +73,11 @@ class Core:
         if self._opening is None:
             self._opening = asyncio.Lock()
         async with self._opening:
+            stages = self._stages
             if self._backend is None:
-                backend = self._make()
-                await backend.open(migrate=self._migrate)
-                self._backend = backend
+                self._backend = await stages.open(self._make, migrate=self._migrate)
             if self._make_leases is not None and self._lease_backend is None:
-                leases = self._make_leases()
-                await leases.open(migrate=self._migrate)
-                self._lease_backend = leases
+                self._lease_backend = await stages.open(self._make_leases, migrate=self._migrate)
         return self._backend
 
     async def catalog(self) -> Catalog:
@@ -99,24 +98,34 @@ class Core:
     # -- life -------------------------------------------------------------------------------------
 
     async def start(self, user_loop: asyncio.AbstractEventLoop | None) -> None:
-        """Connect, declare the schedules of the code, join the cluster."""
+        """Connect, migrate, check the schedules of the code, campaign, serve: see startup.py."""
         if self.node is not None:
             raise ConfigError("this scheduler is running already. Call stop() before start().")
         if user_loop is not None and not user_loop.is_running():
             raise ConfigError("the event loop for async tasks is not running.")
         check_declared(self.tasks, self.settings)
+        facts = self._tell(Threads("tenure-facts"))
+        self._stages = Stages(facts)
         try:
             backend = await self.backend()
-            await (await self.catalog()).declare()
+            with self._stages.stage("check"):
+                await (await self.catalog()).declare()
+            with self._stages.stage("campaign"):
+                self.node = self._compose(backend, facts, user_loop)
+                await self.node.start()
+            self._stages.reached("serve")
         except BaseException:
-            await self.close()
+            await self.stop(0.0)
             raise
-        facts = self._facts(Threads("tenure-facts"))
+
+    def _compose(
+        self, backend: Backend, facts: Facts, user_loop: asyncio.AbstractEventLoop | None
+    ) -> Node:
         self._pool = Threads("tenure-task", self.settings.concurrency or 1)
         executor = Executor(self._pool, lambda: user_loop or self._tasks_loop())
         executor.wrapper = self._wrapper
         leases = self._lease_backend or backend
-        self.node = Node(
+        return Node(
             leases=leases.leases,
             schedules=backend.schedules,
             runs=backend.runs,
@@ -130,7 +139,6 @@ class Core:
             app=self.app,
             location=backend.location,
         )
-        await self.node.start()
 
     async def stop(self, grace: float | None) -> None:
         node, self.node = self.node, None
@@ -162,7 +170,7 @@ class Core:
     def wrap(self, wrapper: Wrapper) -> None:
         self._wrapper = wrapper
 
-    def _facts(self, thread: Threads) -> Facts:
+    def _tell(self, thread: Threads) -> Facts:
         # Listeners have a thread of their own: a slow log handler must not delay a heartbeat.
         self._telling = thread
         facts = Facts(defer=thread.submit)

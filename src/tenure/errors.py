@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class TenureError(Exception):
     """Something in Tenure went wrong."""
 
+    stage: str | None = None
+    """While starting: the stage that failed, of those in startup.py."""
+
 
 class ConfigError(TenureError, ValueError):
     """A setting or an argument is wrong."""

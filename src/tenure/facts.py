@@ -281,6 +281,25 @@ class RunsRecovered(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class StartStage(Fact):
+    """A start begins this stage: connect, migrate, check, campaign, serve."""
+
+    name = "start.stage"
+    level = logging.DEBUG
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed(Fact):
+    """A start ended at this stage; the same error is raised to whoever started."""
+
+    name = "start.failed"
+    level = logging.ERROR
+    stage: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStarted(Fact):
     name = "node.started"
     node: str

@@ -31,6 +31,7 @@ from tenure.keeper import Held, Keeper
 from tenure.model import Grant, Holder, LeaseRecord
 from tenure.service import why
 from tenure.settings import Settings
+from tenure.startup import Stages
 from tenure.stores import fence_of, parse, resolve
 from tenure.threads import Threads
 
@@ -170,8 +171,7 @@ class Leases:
             self._opening = asyncio.Lock()
         async with self._opening:
             if self._backend is None:
-                backend = self._make()
-                await backend.open(migrate=self._migrate)
+                backend = await Stages(self._facts).open(self._make, migrate=self._migrate)
                 self._keeper = Keeper(backend.leases, self._clock, self._facts)
                 self._keeper.start()
                 self._backend = backend

@@ -8,6 +8,7 @@ from tenure.errors import ConfigError, LeaseHeld
 from tenure.guards import Hold, WhenHeld
 from tenure.locks import Lease, Leases
 from tenure.model import LeaseRecord
+from tenure.workers import check_workers
 
 
 class SingleInstance:
@@ -80,11 +81,16 @@ def single_instance(
     *,
     ttl: float = 15.0,
     namespace: str = "default",
+    workers_env: str | None = None,
 ) -> SingleInstance:
     """Let one process at a time into a block, whatever starts the processes.
 
     Args:
         when_held: "fail" raises `LeaseHeld`, which says who holds it and what to do; "skip" goes
             on with `guard.held` False; "standby" waits, and takes over.
+        workers_env: a variable, such as "WEB_CONCURRENCY", that must not ask for more than one
+            worker: see `check_workers`.
     """
+    if workers_env is not None:
+        check_workers(workers_env)
     return SingleInstance(Leases(url, namespace=namespace), name, when_held, ttl)

@@ -22,4 +22,5 @@ def told_plainly() -> Iterator[None]:
     try:
         yield
     except TenureError as error:
-        raise Failed(str(error)) from error
+        where = f"startup stopped at stage {error.stage!r}: " if error.stage else ""
+        raise Failed(f"{where}{error}") from error

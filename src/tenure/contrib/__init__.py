@@ -1,0 +1,1 @@
+"""Tenure inside other people's programs: one file each, imported when it is used."""
