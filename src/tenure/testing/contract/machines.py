@@ -30,7 +30,7 @@ _TERMS = st.integers(1, 6)
 _SETTINGS = settings(
     deadline=None,
     stateful_step_count=40,
-    max_examples=60,
+    max_examples=100,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # "explain" takes minutes
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
@@ -84,12 +84,11 @@ class _LeaseMachine(_Machine):
         self.leases[name].acquired(answer, holder, floor, self.time)
 
     def _anyones(self) -> st.SearchStrategy[Grant]:
-        """A grant that was made, or the same in another holder's name."""
-        return st.builds(
-            lambda grant, holder: replace(grant, holder=holder or grant.holder),
-            st.sampled_from(self.grants),
-            st.none() | _HOLDERS,
-        )
+        """Often the one that is stored; else any that was made, or one in another's name."""
+        made = st.sampled_from(self.grants)
+        stored = [model.grant for model in self.leases.values() if model.grant]
+        forged = st.builds(lambda grant, holder: replace(grant, holder=holder), made, _HOLDERS)
+        return _often(stored, made, forged)
 
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), at=st.booleans())
@@ -169,6 +168,10 @@ class _RunMachine(_Machine):
             for name, (overlap, lock, priority) in _SCHEDULES.items()
         ]
         self.do(self.harness.schedules.change(changes))
+        # Begin in the middle of things: short histories would hardly get there.
+        for name in _SCHEDULES:
+            self.run_now(name, at=False)
+        self.claim("node 1", 4, at=False)
 
     @rule(name=st.sampled_from(sorted(_SCHEDULES)), at=st.booleans())
     def run_now(self, name: str, at: bool) -> None:
@@ -183,7 +186,7 @@ class _RunMachine(_Machine):
             assert run_id not in self.model.runs
             self.model.runs[run_id] = RunModel(name, key)
 
-    @rule(node=_NODES, limit=st.integers(0, 4), at=st.booleans())
+    @rule(node=_NODES, limit=st.sampled_from([4, 2, 1, 0]), at=st.booleans())
     def claim(self, node: str, limit: int, at: bool) -> None:
         batch = self.do(self.stores[at].runs.claim(node, [TASK], limit))
         self._check_order({run.id for run in batch.runs})
@@ -209,14 +212,17 @@ class _RunMachine(_Machine):
     @precondition(lambda self: self.attempts)
     @rule(
         data=st.data(),
-        state=st.sampled_from([RunState.SUCCEEDED, RunState.FAILED, RunState.WAITING]),
-        delay=st.sampled_from([0.0, 0.5]),
+        state=st.sampled_from([RunState.WAITING, RunState.SUCCEEDED, RunState.FAILED]),
+        delay=st.sampled_from([0.5, 0.0]),
         at=st.booleans(),
     )
     def finish(self, data: st.DataObject, state: RunState, delay: float, at: bool) -> None:
         """Any attempt that ever was may report, however late, and any node in its name."""
-        id_, attempt, node = data.draw(st.sampled_from(self.attempts))
-        node = data.draw(st.none() | _NODES) or node
+        made = st.sampled_from(self.attempts)
+        runs = self.model.runs.items()
+        current = [(id_, run.attempt, run.node) for id_, run in runs if run.node]
+        forged = st.builds(lambda attempt, node: (*attempt[:2], node), made, _NODES)
+        id_, attempt, node = data.draw(_often(current, made, forged))
         result = Result(id_, attempt, node, state, delay=delay * self.harness.ttl)
         [yes] = self.do(self.stores[at].runs.finish([result]))
         run = self.model.finished(id_, attempt, node, yes)
@@ -254,6 +260,13 @@ class _RunMachine(_Machine):
         claimed = self.do(self.harness.runs.all(state=RunState.CLAIMED, limit=1_000))
         locks = [run.lock for run in claimed if run.lock]
         assert len(locks) == len(set(locks))
+
+
+def _often(likely: list[Any], *others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """One of the likely ones as often as not: else the calls that count would be rare."""
+    if not likely:
+        return st.one_of(*others)
+    return st.one_of(*[st.sampled_from(likely)] * len(others), *others)
 
 
 def lease_machine(open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
