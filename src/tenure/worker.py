@@ -64,6 +64,8 @@ class Worker(Service):
         self._running: dict[tuple[int, int], tuple[Run, asyncio.Task[Outcome]]] = {}
         self._results: list[Outcome] = []
         self._stopping = False
+        self._backlog = False
+        """Did the last claim find more runs than there was room for?"""
         self._doubt_until = float("-inf")
         self._look_at = clock.monotonic() + self._look_every
         """When to ask the store for claims of ours that we do not know of."""
@@ -73,8 +75,20 @@ class Worker(Service):
         return [run for run, _ in self._running.values()]
 
     async def step(self) -> float | None:
+        # Results can wait for a moment, runs that are due already cannot: while there are more of
+        # them than slots, claim first and report while these run.
+        claim_first, self._backlog = self._backlog, False
+        if claim_first:
+            delay = await self._look_for_work()
+            if not self._results:
+                return delay
+            await self._report()
+            return 0.0  # what is reported may have freed a lock key
         if self._results:
             await self._report()
+        return await self._look_for_work()
+
+    async def _look_for_work(self) -> float | None:
         node = self._present()
         free = self._settings.concurrency - len(self._running)
         if self._stopping or node is None or free <= 0 or not len(self._tasks):
@@ -121,7 +135,8 @@ class Worker(Service):
             self._doubt()
             raise
         self._begin(node, batch.runs)
-        if batch.next_due is None or len(batch.runs) == limit:
+        self._backlog = 0 < len(batch.runs) == limit
+        if batch.next_due is None or self._backlog:
             return self._settings.idle_poll
         delay = (batch.next_due - batch.now).total_seconds()
         return min(max(0.0, delay), self._settings.idle_poll)

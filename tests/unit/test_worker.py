@@ -297,3 +297,38 @@ async def test_running_worker_does_it_all_by_itself(world: World) -> None:
     await world.worker.halt()
     states = {(await world.run(run_id)).state for run_id in ids}
     assert states == {RunState.SUCCEEDED}
+
+
+async def test_with_more_runs_than_room_it_claims_before_it_reports() -> None:
+    world = World(concurrency=2)
+    ids = [await world.add() for _ in range(5)]
+    order: list[str] = []
+    for call in ("claim", "finish"):
+        world.store.before[call] = lambda call=call: order.append(call)
+    for _ in range(5):
+        await world.step()
+    assert order[:5] == ["claim", "claim", "finish", "claim", "finish"]
+    assert {(await world.run(run_id)).state for run_id in ids} == {RunState.SUCCEEDED}
+
+
+async def test_a_claim_that_fails_does_not_keep_results_back() -> None:
+    world = World(concurrency=2)
+    ids = [await world.add() for _ in range(3)]
+    await world.step()
+    world.store.down.add("claim")
+    await world.step()
+    await world.step()
+    states = [(await world.run(run_id)).state for run_id in ids]
+    assert states == [RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.WAITING]
+
+
+async def test_a_lock_freed_by_a_result_is_looked_for_at_once() -> None:
+    world = World(concurrency=1)
+    spec = ScheduleSpec("q", "{}", "job", overlap=Overlap.QUEUE, lock="shared")
+    await world.backend.schedules.change([Change(spec, None, None)])
+    for key in ("1", "2"):
+        await world.backend.schedules.run_now("q", key)
+    await world.step()
+    assert await world.step() == 0.0  # the claim came before the report, and found nothing
+    await world.step()
+    assert len(world.executed) == 2
