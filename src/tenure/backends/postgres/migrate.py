@@ -26,6 +26,15 @@ CREATE TABLE IF NOT EXISTS {schema}.meta (key text PRIMARY KEY, value text NOT N
 INSERT INTO {schema}.meta VALUES ('major', '1'), ('serves', '1') ON CONFLICT DO NOTHING;
 """
 
+# Asked of the catalogue itself. to_regclass() answers from a cache that knows nothing of what
+# another session committed while this one waited for the lock.
+_SCHEMA = "SELECT 1 AS found FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s"
+_META = """
+SELECT 1 AS found
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = 'meta'
+"""
+
 
 async def check(database: Database) -> list[tuple[int, str, str]]:
     """What is pending. Refuses tables that are too new for this code."""
@@ -43,7 +52,7 @@ async def _apply(connection: Connection, name: str) -> list[str]:
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         todo = await _pending(connection, name)
         if todo:
-            if not await _exists(connection, "SELECT to_regnamespace(%s)", schema):
+            if not await _found(connection, _SCHEMA, {"schema": name}):
                 await _script(connection, f"CREATE SCHEMA {schema}")
             await _script(connection, _LEDGER.format(schema=schema))
         for number, title, sql in todo:
@@ -58,7 +67,7 @@ async def _apply(connection: Connection, name: str) -> list[str]:
 async def _pending(connection: Connection, schema: str) -> list[tuple[int, str, str]]:
     known = migrations(PACKAGE)
     prefix = quoted(schema)
-    if not await _exists(connection, "SELECT to_regclass(%s)", f"{prefix}.meta"):
+    if not await _found(connection, _META, {"schema": schema}):
         return known
     rows = await (await connection.execute(f"SELECT key, value FROM {prefix}.meta")).fetchall()  # noqa: S608
     meta = {row["key"]: row["value"] for row in rows}
@@ -74,9 +83,8 @@ async def _pending(connection: Connection, schema: str) -> list[tuple[int, str, 
     return [m for m in known if m[0] not in numbers]
 
 
-async def _exists(connection: Connection, query: str, name: str) -> bool:
-    row = await (await connection.execute(query, (name,))).fetchone()
-    return row is not None and next(iter(row.values())) is not None
+async def _found(connection: Connection, query: str, values: dict[str, str]) -> bool:
+    return await (await connection.execute(query, values)).fetchone() is not None
 
 
 async def _script(connection: Connection, text: str) -> None:
