@@ -53,8 +53,9 @@ class Core:
         self.engine = Engine()
         self.node: Node | None = None
         self._clock = clock or SystemClock()
-        self._make = parse(self.url, namespace, self._clock)
-        self._make_leases = parse(leases, namespace, self._clock) if leases else None
+        limit = self.settings.transaction_limit
+        self._make = parse(self.url, namespace, self._clock, limit)
+        self._make_leases = parse(leases, namespace, self._clock, limit) if leases else None
         self._migrate = migrate
         self._backend: Backend | None = None
         self._lease_backend: Backend | None = None

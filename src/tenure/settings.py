@@ -89,6 +89,11 @@ class Settings:
         """No call to a store may take longer: a hung one must leave time for another try."""
         return self.ttl / 3
 
+    @property
+    def transaction_limit(self) -> float:
+        """The store ends a transaction before its caller stops waiting for it."""
+        return 0.9 * self.call_timeout
+
 
 def check_ttl(ttl: float) -> None:
     low, high = TTL_LIMITS

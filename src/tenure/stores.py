@@ -14,6 +14,7 @@ from tenure.clock import Clock
 from tenure.errors import ConfigError
 
 DEFAULT_URL = "sqlite:///tenure.db"
+TRANSACTION_LIMIT = 5.0
 _PLANNED = {"redis": "Redis", "rediss": "Redis"}
 _FORMS = (
     "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user@host/database"
@@ -26,8 +27,13 @@ def resolve(url: str | None) -> str:
     return url or os.environ.get("TENURE_URL") or DEFAULT_URL
 
 
-def parse(url: str, namespace: str, clock: Clock) -> Callable[[], Backend]:
-    """Check a URL, now, and say how to make its backend, later."""
+def parse(
+    url: str, namespace: str, clock: Clock, limit: float = TRANSACTION_LIMIT
+) -> Callable[[], Backend]:
+    """Check a URL, now, and say how to make its backend, later.
+
+    `limit`: how many seconds a transaction may take, where the store can see to that.
+    """
     if not namespace or not namespace.isprintable() or len(namespace) > 100:
         raise ConfigError(f"namespace must be 1 to 100 printable characters, not {namespace!r}.")
     scheme = urlsplit(url).scheme.split("+")[0] if "://" in url else ""
@@ -37,7 +43,9 @@ def parse(url: str, namespace: str, clock: Clock) -> Callable[[], Backend]:
     if scheme in ("postgres", "postgresql"):
         # Pasted from SQLAlchemy or a hosting page: postgresql+psycopg://, postgres://.
         plain = "postgresql://" + url.split("://", 1)[1]
-        return lambda: _make("postgres", "PostgresBackend", plain, namespace=namespace, clock=clock)
+        return lambda: _make(
+            "postgres", "PostgresBackend", plain, namespace=namespace, clock=clock, limit=limit
+        )
     if scheme == "memory":
         return lambda: _make("memory", "MemoryBackend", clock)
     if scheme in _PLANNED:

@@ -5,14 +5,16 @@ from version 17 on), so that a frozen client cannot hold a lock for longer than 
 with SET LOCAL, which a transaction pooler cannot mix up. Statements are sent as a pipeline, so the
 limits cost no round trip.
 
-Connections are made when they are needed and dropped at the first failure: after an outage the
-next call connects anew, without any back-off but that of the caller.
+Connections are made when they are needed and dropped at the first failure; an idle one that the
+server has ended meanwhile is noticed before it is used. So after an outage the first call connects
+anew, without any back-off but that of the caller.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +35,7 @@ Rows = list[DictRow]
 _KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
 _LIMITS = """
 SELECT set_config('statement_timeout', %(limit)s, true),
-       set_config('lock_timeout', %(limit)s, true),
+       set_config('lock_timeout', %(lock_limit)s, true),
        set_config('idle_in_transaction_session_timeout', %(limit)s, true),
        set_config('TimeZone', 'UTC', true),
        set_config('application_name', %(name)s, true)
@@ -42,7 +44,11 @@ _WHOLE_LIMIT = "SELECT set_config('transaction_timeout', %(limit)s, true)"
 
 
 class Database:
-    """A few connections to one database, each used by one transaction at a time."""
+    """A few connections to one database, each used by one transaction at a time.
+
+    `limit`: how many seconds a transaction may take; waiting for one lock, half of that, so that
+    whoever met a lock has time left to find out who is in the way.
+    """
 
     def __init__(self, url: str, schema: str, size: int, limit: float, name: str) -> None:
         self.url = url
@@ -81,7 +87,12 @@ class Database:
 
     async def limit(self, connection: Connection, name: str | None = None) -> None:
         """The first statements of a transaction: its limits, and what it is called."""
-        values = {"limit": f"{int(self._limit * 1000)}ms", "name": name or self._name}
+        milliseconds = max(2, int(self._limit * 1000))
+        values = {
+            "limit": f"{milliseconds}ms",
+            "lock_limit": f"{milliseconds // 2}ms",
+            "name": name or self._name,
+        }
         await connection.execute(_LIMITS, values)
         if connection.info.server_version >= 170000:
             await connection.execute(_WHOLE_LIMIT, values)
@@ -93,21 +104,36 @@ class Database:
         """
         self.transactions += 1
         async with self._free:
-            connection = self._idle.pop() if self._idle else await self.connect()
-            task = asyncio.create_task(self._guarded(connection, work))
-            try:
-                result = await asyncio.shield(task)
-            except asyncio.CancelledError:
-                # The caller's time is up. The driver would ask the server to cancel, and wait for
-                # the answer: too long if nobody answers. Cut the line instead.
-                _cut(connection)
-                task.add_done_callback(lambda done: done.cancelled() or done.exception())
-                raise
+            connection = await self._sound() or await self.connect()
+            result = await self.on(connection, work)
             if self._closed:
                 await connection.close()
             else:
                 self._idle.append(connection)
             return result
+
+    async def on(
+        self, connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Do something on this connection. It is closed if that fails, or is given up."""
+        task = asyncio.create_task(self._guarded(connection, work))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # The caller's time is up. The driver would ask the server to cancel, and wait for
+            # the answer: too long if nobody answers. Cut the line instead.
+            _cut(connection)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+
+    async def _sound(self) -> Connection | None:
+        """An idle connection that nobody has ended meanwhile."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not _has_news(connection):
+                return connection
+            await connection.close()
+        return None
 
     async def _guarded(
         self, connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, T]]
@@ -134,7 +160,7 @@ class Database:
                 keepalives_idle=5,
                 keepalives_interval=2,
                 keepalives_count=3,
-                tcp_user_timeout=int(self._limit * 1000),
+                tcp_user_timeout=max(2000, int(self._limit * 1000)),
             )
         except (psycopg.Error, OSError) as error:
             translate(error)
@@ -143,6 +169,17 @@ class Database:
         self._closed = True
         while self._idle:
             await self._idle.pop().close()
+
+
+def _has_news(connection: Connection) -> bool:
+    """A server says nothing to an idle client, unless it is its last word."""
+    if connection.closed:
+        return True
+    if not hasattr(select, "poll"):  # Windows: then the first call on it fails
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _cut(connection: Connection) -> None:

@@ -117,6 +117,7 @@ class PostgresRuns:
             (self._schedules.statement("fence"), office),
             (self._sql[statement], {**office, **more}),
             (self._sql["wake"], self._wake),
+            name=self._schedules.name_of(fence),
         )
         self._schedules.check(fence, stood)
         return rows

@@ -13,12 +13,16 @@ from datetime import datetime
 from hashlib import sha256
 
 import psycopg
+from psycopg.rows import DictRow
 
 from tenure.backends.postgres.database import Connection, Database, quoted
 from tenure.clock import Clock
-from tenure.errors import StoreError
+from tenure.errors import StoreError, StoreUnavailable
 
 RETRY = 0.5
+CHECK = 5.0
+"""How often the session is asked whether it still is one: a lost line says nothing by itself."""
+PATIENCE = 2.0
 _SESSION = """
 SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
@@ -63,20 +67,25 @@ class PostgresWakeups:
 
     async def _connect(self) -> Connection | None:
         connection = await self._database.connect()
-        try:
-            row = await (await connection.execute(_SESSION)).fetchone()
-            own = row is not None and row["pid"] == connection.info.backend_pid
-            self.pooled = not own
-            if not own:
-                await connection.close()
-                return None
-            await connection.execute(f"LISTEN {quoted(self.channel)}")
-            assert row is not None
-            self.session = row["pid"], row["backend_start"]
-        except psycopg.Error:
+        row = await self._ask(connection, _SESSION)
+        self.pooled = row is None or row["pid"] != connection.info.backend_pid
+        if row is None or self.pooled:
             await connection.close()
-            raise
+            return None
+        await self._ask(connection, f"LISTEN {quoted(self.channel)}")
+        self.session = row["pid"], row["backend_start"]
         return connection
+
+    async def _ask(self, connection: Connection, question: str) -> DictRow | None:
+        async def work(connection: Connection) -> DictRow | None:
+            cursor = await connection.execute(question)
+            return await cursor.fetchone() if cursor.description else None
+
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._database.on(connection, work)
+        except TimeoutError:
+            raise StoreUnavailable("PostgreSQL does not answer") from None
 
     async def _listen(self, connection: Connection | None) -> None:
         while True:
@@ -86,9 +95,10 @@ class PostgresWakeups:
                     self._wake_all()  # whatever was said meanwhile was not heard
                 if connection is None:
                     return
-                async for notice in connection.notifies():
+                async for notice in connection.notifies(timeout=CHECK):
                     for callback in list(self._callbacks.get(notice.payload, ())):
                         callback()
+                await self._ask(connection, _SESSION)
             except (psycopg.Error, OSError, StoreError):
                 self.session = (None, None)
                 if connection is not None:
