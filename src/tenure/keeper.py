@@ -33,6 +33,8 @@ from tenure.service import Service
 
 _MARGIN_SHARE = 1 / 20
 _HEARTBEAT_SHARE = 1 / 5
+_OVERDUE = 1.5
+"""A renewal that comes after so many heartbeats was held up."""
 
 
 class Held:
@@ -57,6 +59,8 @@ class Held:
         self.changed = changed
         self._clock = clock
         self._margin = grant.ttl * _MARGIN_SHARE if margin is None else margin
+        self._steady_since = begun
+        self._renewed_at = begun
         self.renewed(begun)
 
     @property
@@ -73,8 +77,21 @@ class Held:
         """Seconds for which it may still be trusted without another renewal."""
         return 0.0 if self.over else max(0.0, self._deadline - self._clock.monotonic())
 
+    @property
+    def steady(self) -> float:
+        """For how many seconds renewals have come through without a gap; 0 if one is overdue.
+
+        Who has not been steady does not know whether others could renew theirs.
+        """
+        now = self._clock.monotonic()
+        overdue = now - self._renewed_at > _OVERDUE * self.heartbeat
+        return 0.0 if overdue else now - self._steady_since
+
     def renewed(self, begun: float) -> None:
         """A renewal that was begun at `begun` came through."""
+        if begun - self._renewed_at > _OVERDUE * self.heartbeat:
+            self._steady_since = begun
+        self._renewed_at = begun
         self._deadline = begun + self.grant.ttl - self._margin
         self.renew_at = begun + self.heartbeat
 

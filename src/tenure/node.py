@@ -96,7 +96,17 @@ class Node:
         )
         leading, deposed = lambda: self.elector.leading, self.elector.deposed
         self.ticker = Ticker(schedules, leading, deposed, settings, clock, facts)
-        self.reaper = Reaper(holder, leases, runs, leading, deposed, settings, clock, facts)
+        self.reaper = Reaper(
+            holder,
+            leases,
+            runs,
+            leading,
+            deposed,
+            settings,
+            clock,
+            facts,
+            steady=lambda: held.steady if (held := self.elector.held) else 0.0,
+        )
         self.worker = Worker(
             runs, tasks, lambda: self.presence.node, execute, settings, clock, facts
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from tenure.backends.base import LeaseStore, RunStore
 from tenure.clock import Clock
@@ -19,6 +20,8 @@ from tenure.presence import PRESENCE
 from tenure.service import Service
 from tenure.settings import Settings
 
+LATEST_RETRY = 1.0
+"""A keeper whose store was away tries again sooner than this."""
 PRUNE_EVERY = 60.0
 PRUNE_BATCH = 1_000
 
@@ -36,6 +39,7 @@ class Reaper(Service):
         settings: Settings,
         clock: Clock,
         facts: Facts,
+        steady: Callable[[], float] = lambda: inf,
     ) -> None:
         super().__init__(clock, facts, retry_most=settings.reap_every)
         self._holder = holder
@@ -44,6 +48,8 @@ class Reaper(Service):
         self._leading = leading
         self._deposed = deposed
         self._settings = settings
+        self._steady = steady
+        self._grace = max(settings.renew_every, LATEST_RETRY)
         self._absent_since: dict[str, float] = {}
         self._pruned_at = clock.monotonic()
 
@@ -77,10 +83,14 @@ class Reaper(Service):
 
     async def _seems_dead(self, node: str, presence: LeaseRecord | None) -> bool:
         if presence is not None:
-            if not presence.live:
+            if presence.holder is None:
                 return True
             async with asyncio.timeout(self._settings.call_timeout):
-                return await self._leases.suspect(presence)
+                if await self._leases.suspect(presence):
+                    return True
+            # When nobody could write to the store everybody's presence has expired. The living
+            # renew theirs as soon as they can: they get the time for it.
+            return not presence.live and self._steady() >= self._grace
         # The lease store has forgotten it (it is another system, and was emptied). The node itself
         # notices at its next renewal; until then it may be at work.
         now = self.clock.monotonic()

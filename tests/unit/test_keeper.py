@@ -100,6 +100,24 @@ async def test_failed_renewal_within_the_deadline_changes_nothing(world: World) 
     assert names(world.told) == ["lease.acquired", "store.unavailable"]
 
 
+async def test_steady_says_for_how_long_renewals_came_without_a_gap(world: World) -> None:
+    lease = await world.hold()
+    for _ in range(3):
+        world.clock.advance(HEARTBEAT)
+        await world.keeper.step()
+    assert lease.steady == 3 * HEARTBEAT
+    world.leases.down.add("renew")
+    world.clock.advance(2 * HEARTBEAT)
+    await world.keeper.guarded_step()
+    assert lease.trusted
+    assert lease.steady == 0  # overdue
+    world.leases.down.clear()
+    await world.keeper.step()
+    assert lease.steady == 0  # it begins anew
+    world.clock.advance(HEARTBEAT)
+    assert lease.steady == HEARTBEAT
+
+
 async def test_suspended_then_restored(world: World) -> None:
     lease = await world.hold()
     world.leases.down.add("renew")

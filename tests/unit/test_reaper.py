@@ -35,6 +35,7 @@ class World:
         self.leases: Any = faulty(self.backend.leases)
         self.runs: Any = faulty(self.backend.runs)
         self.leading: Fence | None = FENCE
+        self.steady = float("inf")
         self.deposed: list[Fence] = []
         facts, self.told = listening()
         self.reaper = Reaper(
@@ -46,6 +47,7 @@ class World:
             SETTINGS,
             self.clock,
             facts,
+            lambda: self.steady,
         )
 
     async def node(self, name: str) -> Grant:
@@ -130,6 +132,30 @@ async def test_node_that_revives_before_the_burial_keeps_its_runs(world: World) 
     assert await world.state(run) is RunState.CLAIMED
     assert await world.backend.leases.renew([grant]) == {grant}
     assert world.told == []
+
+
+async def test_expired_presence_is_no_death_while_the_store_was_away_for_all(world: World) -> None:
+    """Whose own renewals were held up knows nothing against others: the living get a chance."""
+    grant, run = await world.node("alive"), await world.claim("alive")
+    await world.node("dead")
+    lost = await world.claim("dead")
+    world.clock.advance(TTL)
+    world.steady = 0.0
+    await world.reaper.step()
+    assert await world.state(run) is RunState.CLAIMED
+    assert await world.backend.leases.renew([grant]) == {grant}
+    world.steady = SETTINGS.ttl
+    await world.reaper.step()
+    assert await world.state(run) is RunState.CLAIMED
+    assert await world.state(lost) is RunState.WAITING
+
+
+async def test_node_that_left_is_buried_even_after_an_outage(world: World) -> None:
+    grant, run = await world.node("left"), await world.claim("left")
+    await world.backend.leases.release(grant, "left")
+    world.steady = 0.0
+    await world.reaper.step()
+    assert await world.state(run) is RunState.WAITING
 
 
 async def test_node_whose_presence_was_forgotten_is_given_a_ttl(world: World) -> None:
