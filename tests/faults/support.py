@@ -65,6 +65,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._read: list[Entry] = []
+        self._offset = 0
 
     def write(self, event: str, who: str, **values: object) -> None:
         line = {"event": event, "who": who, "pid": os.getpid(), "at": time.monotonic(), **values}
@@ -115,17 +117,17 @@ class Journal:
     def facts(self, name: str, who: str | None = None, after: float = float("-inf")) -> list[Entry]:
         return self.entries("fact", who, after, name=name)
 
-    def _all(self) -> Iterator[Entry]:
-        with suppress(FileNotFoundError):
-            for line in self.path.read_bytes().splitlines():
+    def _all(self) -> list[Entry]:
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            file.seek(self._offset)
+            # A write is one, but may be seen before it is all there: the rest comes next time.
+            lines, _, _ = file.read().rpartition(b"\n")
+            self._offset += len(lines) + 1 if lines else 0
+            for line in lines.splitlines():
                 values = json.loads(line)
-                yield Entry(
-                    values.pop("event"),
-                    values.pop("who"),
-                    values.pop("pid"),
-                    values.pop("at"),
-                    values,
-                )
+                event, who, pid, at = (values.pop(key) for key in ("event", "who", "pid", "at"))
+                self._read.append(Entry(event, who, pid, at, values))
+        return self._read
 
 
 class Program:

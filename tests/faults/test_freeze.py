@@ -130,3 +130,29 @@ def _freeze_inside_a_write(cluster: Cluster, program: Program) -> None:
         return False
 
     until(frozen_in_it, "a freeze inside a write")
+
+
+def test_store_that_nobody_could_write_for_longer_than_the_ttl_makes_nobody_dead(
+    cluster: Cluster,
+) -> None:
+    """All leases have ended by then; the living renew theirs, and go on with what they had."""
+    long = task("long", 0.5, work=4 * TTL)
+    cluster.node("leader", TICK, ttl=TTL)
+    cluster.leader("leader")
+    cluster.node("worker", TICK, long, ttl=TTL)
+    begun = cluster.journal.wait("begin", "worker", schedule="long")
+    cluster.node("idle", TICK, long, ttl=TTL)
+    cluster.journal.fact("node.started", "idle")
+
+    with cluster.store.write_lock():
+        locked = time.monotonic()
+        for who in ("leader", "worker"):
+            cluster.journal.fact("lease.suspended", who, after=locked)
+        until(lambda: time.monotonic() > locked + 1.5 * TTL, "leases to end on the store's clock")
+
+    ended = cluster.journal.wait("end", "worker", run=begun["run"])
+    assert (ended["attempt"], ended["cancelled"]) == (1, False)
+    cluster.stop_all()
+    assert not cluster.journal.facts("runs.recovered")
+    assert cluster.store.runs("long")[0]["state"] == "succeeded"
+    assert cluster.complaints() == []
