@@ -136,7 +136,7 @@ def test_store_that_nobody_could_write_for_longer_than_the_ttl_makes_nobody_dead
     cluster: Cluster,
 ) -> None:
     """All leases have ended by then; the living renew theirs, and go on with what they had."""
-    long = task("long", 0.5, work=4 * TTL)
+    long = task("long", 0.5, work=2.5 * TTL)
     cluster.node("leader", TICK, ttl=TTL)
     cluster.leader("leader")
     cluster.node("worker", TICK, long, ttl=TTL)
