@@ -114,8 +114,7 @@ class Elector(Service):
     async def _follow(self) -> float | None:
         now = self.clock.monotonic()
         if now - self._read_at >= self._until_next_look(now):
-            async with asyncio.timeout(self._settings.call_timeout):
-                self._saw(await self._leases.read(self.name), now)
+            self._saw(await self._look(now), now)
         seen = self._seen
         # Our own name there means a grant whose reply was lost: ask again, for a new term.
         if seen is None or not seen.live or seen.holder == self.holder.id:
@@ -124,11 +123,21 @@ class Elector(Service):
             suspected = await self._leases.suspect(seen)
         return await self._campaign() if suspected else self._settings.hint_every
 
+    async def _look(self, now: float) -> LeaseRecord | None:
+        # Noted before asking: a wake-up while the answer travels means that it is old already.
+        self._read_at = now
+        try:
+            async with asyncio.timeout(self._settings.call_timeout):
+                return await self._leases.read(self.name)
+        except BaseException:
+            self._read_at = float("-inf")
+            raise
+
     def _saw(self, record: LeaseRecord | None, at: float) -> None:
         before = self._seen
         if before is None or record is None or _mark(before) != _mark(record):
             self._unchanged_since = at
-        self._seen, self._read_at = record, at
+        self._seen = record
 
     def _until_next_look(self, now: float) -> float:
         # Everybody renews within ttl/3. Whoever has been silent for longer is watched closely, so
@@ -138,7 +147,7 @@ class Elector(Service):
         return self._settings.hint_every if silent else self._settings.poll
 
     async def _campaign(self) -> float | None:
-        begun = self.clock.monotonic()
+        begun = self._read_at = self.clock.monotonic()
         async with asyncio.timeout(self._settings.call_timeout):
             answer = await self._leases.acquire(
                 self.name,
