@@ -69,10 +69,13 @@ class Engine:
             tasks[0].add_done_callback(lambda _: ended.release())
 
         def cancel() -> None:
-            tasks[0].cancel()
+            if tasks:
+                tasks[0].cancel()
+            else:
+                coroutine.close()
 
-        loop.call_soon_threadsafe(begin)
         try:
+            loop.call_soon_threadsafe(begin)
             ended.acquire()
         except BaseException:
             # Interrupted here: then it must not go on there.
