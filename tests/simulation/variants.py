@@ -31,9 +31,7 @@ from tenure.model import (
 )
 from tenure.node import Node
 from tenure.planning import Plan, plan
-from tenure.reaper import Reaper
 from tenure.testing.simulation.store import HintedLeases, memory_backend
-from tenure.ticker import Ticker
 
 BuildBackend = Callable[[Clock], MemoryBackend]
 
@@ -218,22 +216,21 @@ class LooksBackThreeSeconds(Node):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.ticker = _ticker(_ShortSighted, self, parts)
+        whole = self.ticker._plan
 
+        def short_sighted(batch: DueBatch) -> Plan:
+            planned, horizon = whole(batch), batch.now - timedelta(seconds=3)
+            rules = {due.uid: triggers.load(due.trigger) for due in batch.schedules}
+            for place, firing in enumerate(planned.firings):
+                missed = firing.missed
+                if missed is not None and missed.first < horizon:
+                    first = rules[firing.uid].next(horizon)
+                    assert first is not None
+                    shorter = replace(missed, first=first) if first <= missed.last else None
+                    planned.firings[place] = replace(firing, missed=shorter)
+            return planned
 
-class _ShortSighted(Ticker):
-    def _plan(self, batch: DueBatch) -> Plan:
-        planned = super()._plan(batch)
-        horizon = batch.now - timedelta(seconds=3)
-        by_uid = {due.uid: due for due in batch.schedules}
-        for place, firing in enumerate(planned.firings):
-            missed = firing.missed
-            if missed is not None and missed.first < horizon:
-                first = triggers.load(by_uid[firing.uid].trigger).next(horizon)
-                assert first is not None
-                shorter = replace(missed, first=first) if first <= missed.last else None
-                planned.firings[place] = replace(firing, missed=shorter)
-        return planned
+        self.ticker._plan = short_sighted  # type: ignore[method-assign]
 
 
 class BelievesItsWallClock(Node):
@@ -241,12 +238,9 @@ class BelievesItsWallClock(Node):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.ticker = _ticker(_OwnClock, self, parts)
-
-
-class _OwnClock(Ticker):
-    def _plan(self, batch: DueBatch) -> Plan:
-        return plan(batch.schedules, self.clock.now())
+        clock = parts["clock"]
+        own = lambda batch: plan(batch.schedules, clock.now())  # noqa: E731
+        self.ticker._plan = own  # type: ignore[method-assign]
 
 
 class RecoversWithoutBurial(Node):
@@ -254,22 +248,13 @@ class RecoversWithoutBurial(Node):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.reaper = _Hasty(
-            self.presence.holder,
-            parts["leases"],
-            parts["runs"],
-            lambda: self.elector.leading,
-            self.elector.deposed,
-            parts["settings"],
-            parts["clock"],
-            parts["facts"],
-        )
+        runs, settings = parts["runs"], parts["settings"]
 
+        async def hasty(fence: Fence, node: str) -> None:
+            async with asyncio.timeout(settings.call_timeout):
+                await runs.recover(fence, node, settings.max_crashes)
 
-class _Hasty(Reaper):
-    async def _bury(self, fence: Fence, node: str) -> None:
-        async with asyncio.timeout(self._settings.call_timeout):
-            await self._runs.recover(fence, node, self._settings.max_crashes)
+        self.reaper._bury = hasty  # type: ignore[method-assign]
 
 
 class ForgetsLostClaims(Node):
@@ -282,14 +267,3 @@ class ForgetsLostClaims(Node):
             self.worker._look_at = float("inf")
 
         self.worker._find_lost_claims = nothing  # type: ignore[method-assign]
-
-
-def _ticker(kind: type[Ticker], node: Node, parts: dict[str, Any]) -> Ticker:
-    return kind(
-        parts["schedules"],
-        lambda: node.elector.leading,
-        node.elector.deposed,
-        parts["settings"],
-        parts["clock"],
-        parts["facts"],
-    )
