@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tenure.backends.base import Backend
+from tenure.backends.base import Backend, LeaseBackend
 from tenure.catalog import Catalog, check_declared
 from tenure.clock import Clock, SystemClock
 from tenure.engine import Engine
@@ -23,12 +23,12 @@ from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.node import Node
 from tenure.settings import Settings
 from tenure.startup import Stages
-from tenure.stores import parse, resolve
+from tenure.stores import parse, parse_leases, resolve
 from tenure.tasks import Policy, Tasks
 from tenure.threads import Threads
 from tenure.triggers import Trigger
 
-_inherited: list[Backend] = []
+_inherited: list[LeaseBackend] = []
 
 
 class Core:
@@ -38,7 +38,7 @@ class Core:
         self,
         url: str | None,
         *,
-        leases: str | None = None,
+        leases: str | object | None = None,
         namespace: str = "default",
         app: str = "default",
         migrate: bool = True,
@@ -55,10 +55,12 @@ class Core:
         self._clock = clock or SystemClock()
         limit = self.settings.transaction_limit
         self._make = parse(self.url, namespace, self._clock, limit)
-        self._make_leases = parse(leases, namespace, self._clock, limit) if leases else None
+        self._make_leases = (
+            None if leases is None else parse_leases(leases, namespace, self._clock, limit)
+        )
         self._migrate = migrate
         self._backend: Backend | None = None
-        self._lease_backend: Backend | None = None
+        self._lease_backend: LeaseBackend | None = None
         self._opening: asyncio.Lock | None = None
         self._listeners: list[tuple[str, Callable[[Fact], None]]] = [("*", log)]
         self._wrapper: Wrapper | None = None
@@ -125,7 +127,7 @@ class Core:
         self._pool = Threads("tenure-task", self.settings.concurrency or 1)
         executor = Executor(self._pool, lambda: user_loop or self._tasks_loop())
         executor.wrapper = self._wrapper
-        leases = self._lease_backend or backend
+        leases: LeaseBackend = self._lease_backend or backend
         return Node(
             leases=leases.leases,
             schedules=backend.schedules,

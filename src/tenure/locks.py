@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
-from tenure.backends.base import Backend, LeaseStore
+from tenure.backends.base import LeaseBackend, LeaseStore
 from tenure.clock import Clock, SystemClock
 from tenure.elector import Elector
 from tenure.engine import Engine
@@ -32,13 +32,13 @@ from tenure.model import Grant, Holder, LeaseRecord
 from tenure.service import why
 from tenure.settings import Settings
 from tenure.startup import Stages
-from tenure.stores import fence_of, parse, resolve
+from tenure.stores import fence_of, parse_leases, resolve
 from tenure.threads import Threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-_inherited: list[Backend] = []
+_inherited: list[LeaseBackend] = []
 _logger = logging.getLogger("tenure.lease")
 
 
@@ -47,19 +47,21 @@ class Leases:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | object | None = None,
         *,
         namespace: str = "default",
         migrate: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self.url = resolve(url)
+        self.url = resolve(url) if isinstance(url, str | None) else "redis://"
         self.namespace = namespace
         self._clock = clock or SystemClock()
-        self._make = parse(self.url, namespace, self._clock)
+        self._make = parse_leases(
+            self.url if isinstance(url, str | None) else url, namespace, self._clock
+        )
         self._migrate = migrate
         self._engine = Engine("tenure-leases-loop")
-        self._backend: Backend | None = None
+        self._backend: LeaseBackend | None = None
         self._keeper: Keeper | None = None
         self._opening: asyncio.Lock | None = None
         self._facts = _facts()
@@ -166,7 +168,7 @@ class Leases:
 
     # -- within -----------------------------------------------------------------------------------
 
-    async def _open(self) -> Backend:
+    async def _open(self) -> LeaseBackend:
         if self._opening is None:
             self._opening = asyncio.Lock()
         async with self._opening:

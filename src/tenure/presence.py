@@ -69,7 +69,7 @@ class Presence(Service):
             )
         if not isinstance(grant, Grant):
             self.holder = self._new_holder()
-            return 0.0
+            return self._settings.hint_every
         self._held = self._keeper.keep(
             Held(
                 grant,

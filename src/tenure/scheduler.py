@@ -29,7 +29,7 @@ class _Declaring:
         self,
         url: str | None = None,
         *,
-        leases: str | None = None,
+        leases: str | object | None = None,
         namespace: str = "default",
         app: str = "default",
         ttl: float | None = None,
@@ -42,7 +42,7 @@ class _Declaring:
 
         Args:
             url: sqlite:///file.db; unless given $TENURE_URL, else sqlite:///tenure.db.
-            leases: another store for leases alone.
+            leases: another store for leases alone, such as redis://host, or a Redis client.
             namespace: separates clusters that share a store.
             app: whose code-declared schedules these are.
             ttl: seconds after which a silent node is taken for dead, where nothing tells sooner.

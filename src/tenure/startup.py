@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from tenure.backends.base import Backend
+from tenure.backends.base import LeaseBackend
 from tenure.errors import SchemaMismatch, TenureError
 from tenure.facts import Facts, StartFailed, StartStage
 
 STAGES = ("connect", "migrate", "check", "campaign", "serve")
+
+
+Opened = TypeVar("Opened", bound=LeaseBackend)
 
 
 class Stages:
@@ -36,7 +40,7 @@ class Stages:
             self._failed(name, error)
             raise
 
-    async def open(self, make: Callable[[], Backend], *, migrate: bool) -> Backend:
+    async def open(self, make: Callable[[], Opened], *, migrate: bool) -> Opened:
         """Connect to a store and, if that is needed and wanted, bring its tables up to date."""
         with self.stage("connect"):
             backend = make()

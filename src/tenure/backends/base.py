@@ -262,15 +262,11 @@ class Wakeups(Protocol):
         ...
 
 
-class Backend(Protocol):
-    """What a URL opens."""
+class LeaseBackend(Protocol):
+    """What a URL opens: at the least a place for leases."""
 
     @property
     def leases(self) -> LeaseStore: ...
-    @property
-    def schedules(self) -> ScheduleStore: ...
-    @property
-    def runs(self) -> RunStore: ...
     @property
     def wakeups(self) -> Wakeups: ...
 
@@ -284,6 +280,15 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Backend(LeaseBackend, Protocol):
+    """A place for leases, schedules and runs."""
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
+    @property
+    def runs(self) -> RunStore: ...
 
 
 @runtime_checkable

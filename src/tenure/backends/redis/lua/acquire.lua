@@ -1,0 +1,55 @@
+-- Take a lease that is free, is the caller's own, or is exactly the one (holder, term, counter) that
+-- the caller has evidence against. One atomic step: of any number of callers one is granted.
+--
+-- KEYS: the lease, the names of all leases, the history, what is known of this server
+-- ARGV: see RedisLeases.acquire
+-- Returns {term}, or {0, the server's time, "unsettled" or "", the lease as field, value, ...}
+local lease, names, history, server = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local a = cjson.decode(ARGV[1])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- A server that was restarted, emptied or failed over may have forgotten who holds what, while the
+-- holder still trusts its lease. Unfenced leases are not granted until that trust has run out; but
+-- a name that is the holder's own (its presence) was never anybody else's.
+local run, since = unpack(redis.call('HMGET', server, 'run', 'since'))
+if run ~= a.run then
+    since = (not run and a.untouched) and '0' or string.format('%.0f', now)
+    redis.call('HSET', server, 'run', a.run, 'since', since)
+end
+local unsettled = not a.fenced and not a.own and now < tonumber(since) + a.ttl * 1000
+
+local holder, term, counter = unpack(redis.call('HMGET', lease, 'holder', 'term', 'counter'))
+local free = not holder or holder == ''
+local dead = a.dead and holder == a.dead[1] and term == a.dead[2] and counter == a.dead[3]
+if unsettled or not (free or holder == a.holder or dead) then
+    local reply = { 0, string.format('%.0f', now), unsettled and string.format('%.0f', since) or '' }
+    for _, value in ipairs(redis.call('HGETALL', lease)) do
+        reply[#reply + 1] = value
+    end
+    return reply
+end
+
+if not free then
+    local old = redis.call('HMGET', lease, 'host', 'pid', 'acquired_at')
+    local reason = holder == a.holder and 'asked again' or a.reason
+    redis.call('LPUSH', history, cjson.encode({
+        name = a.name, term = term, holder = holder, host = old[1], pid = old[2],
+        acquired_at = old[3], ended_at = string.format('%.0f', now), reason = reason,
+    }))
+    redis.call('LTRIM', history, 0, a.keep - 1)
+end
+
+-- The server's time is part of the term, so that it grows even if everything was forgotten.
+local new = math.max((tonumber(term) or 0) + 1, a.floor + 1, now)
+local stamp = string.format('%.0f', now)
+redis.call('HSET', lease,
+    'name', a.name, 'term', string.format('%.0f', new), 'holder', a.holder, 'host', a.host,
+    'pid', a.pid, 'boot', a.boot, 'pid_namespace', a.pid_namespace, 'started', a.started,
+    'client', a.client, 'run', a.run, 'ttl', tostring(a.ttl), 'fenced', a.fenced and 1 or 0,
+    'counter', 0, 'acquired_at', stamp, 'renewed_at', stamp,
+    'expires_at', string.format('%.0f', now + a.ttl * 1000),
+    'expires_boot', string.format('%.6f', a.boot_now + a.ttl), 'info', a.info)
+redis.call('SADD', names, a.name)
+return { string.format('%.0f', new) }

@@ -1,0 +1,118 @@
+"""Wake-ups on Redis: pub/sub on a connection of its own, which also shows that we live.
+
+Messages are lost whenever that connection is; polling is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from redis import exceptions
+
+from tenure.backends.redis.client import LIMIT, bounded
+from tenure.clock import Clock
+from tenure.errors import StoreError
+
+RETRY = 0.5
+HEALTH = 2.0
+
+
+class RedisWakeups:
+    """Calls back on messages; knows the server's run and our client id on it."""
+
+    def __init__(self, client: Any, namespace: str, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.channel = f"tenure:{{{namespace}}}:wake"
+        self.client_id: int | None = None
+        self.run = ""
+        self._up_since = 0.0
+        self._flushed = True
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
+        self._callbacks.setdefault(topic, []).append(callback)
+
+        def unsubscribe() -> None:
+            callbacks = self._callbacks.get(topic, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+
+        return unsubscribe
+
+    def untouched_for(self, seconds: float) -> bool:
+        """Has this server run for so long, and was it never emptied? Then what is not there was
+        never there."""
+        up = self._clock.monotonic() - self._up_since
+        return not self._flushed and up > seconds
+
+    async def open(self) -> None:
+        await self.look()
+        listening = await self._listen()
+        self._task = asyncio.create_task(self._watch(listening), name="tenure wake-ups")
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def look(self) -> None:
+        """Which server this is, since when it runs, and whether it was emptied."""
+        server = await bounded(self._client.info("server"))
+        calls = await bounded(self._client.info("commandstats"))
+        self.run = str(server["run_id"])
+        self._up_since = self._clock.monotonic() - float(server["uptime_in_seconds"])
+        self._flushed = any(f"cmdstat_{name}" in calls for name in ("flushall", "flushdb"))
+
+    async def _listen(self) -> Any:
+        listening = self._client.pubsub()
+        try:
+            # Its own id first: a connection that listens can be asked nothing else.
+            await bounded(listening.connect())
+            await bounded(listening.connection.send_command("CLIENT", "ID"))
+            self.client_id = int(await bounded(listening.connection.read_response()))
+            await bounded(listening.subscribe(self.channel))
+        except BaseException:
+            await self._stop_listening(listening)
+            raise
+        return listening
+
+    async def _stop_listening(self, listening: Any) -> None:
+        self.client_id = None
+        with suppress(exceptions.RedisError, OSError, TimeoutError):
+            async with asyncio.timeout(LIMIT):
+                await listening.aclose()
+
+    async def _watch(self, listening: Any) -> None:
+        while True:
+            try:
+                if listening is None:
+                    await self.look()
+                    listening = await self._listen()
+                    self._wake_all()  # whatever was said meanwhile was not heard
+                message = await listening.get_message(
+                    ignore_subscribe_messages=True, timeout=HEALTH
+                )
+                if message is not None:
+                    for callback in list(self._callbacks.get(str(message["data"]), ())):
+                        callback()
+            except (exceptions.RedisError, OSError, StoreError, TimeoutError):
+                if listening is not None:
+                    await self._stop_listening(listening)
+                    listening = None
+                await self._clock.sleep(RETRY)
+            except asyncio.CancelledError:
+                if listening is not None:
+                    await self._stop_listening(listening)
+                raise
+
+    def _wake_all(self) -> None:
+        for callbacks in self._callbacks.values():
+            for callback in list(callbacks):
+                callback()
