@@ -27,11 +27,10 @@ async def test_doubt_about_a_claim_ends_only_with_an_answer() -> None:
     run_id = await world.add()
     world.store.deaf = {"claim"}
     await world.step()
-    world.store.deaf, world.store.down = set(), {"*"}
-    for _ in range(10):  # an outage that outlasts the doubt
-        world.clock.advance(5.0)
-        await world.step()
-    world.store.down = set()
+    world.store.deaf, world.node = set(), None  # its presence is suspended
+    world.clock.advance(15.0)
+    await world.step()
+    world.node = "node"
     await world.step()
     await world.step()
     assert (await world.run(run_id)).state is RunState.SUCCEEDED
