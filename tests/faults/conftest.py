@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests.faults.support import Cluster
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Processes that share a file in a fresh folder."""
+    if sys.platform != "linux":
+        pytest.skip("these tests watch processes through /proc")
     made = Cluster(tmp_path)
     try:
         yield made
