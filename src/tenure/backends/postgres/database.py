@@ -74,9 +74,12 @@ class Database:
         """Execute these in one transaction and one round trip; the rows of each."""
 
         async def work(connection: Connection) -> list[Rows]:
-            async with connection.pipeline(), connection.transaction():
+            # Not connection.transaction(): in a pipeline that waits for the server at each step.
+            async with connection.pipeline():
+                await connection.execute("BEGIN")
                 await self.limit(connection, name)
                 cursors = [await connection.execute(text, values) for text, values in statements]
+                await connection.execute("COMMIT")
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
         return await self.use(work)
