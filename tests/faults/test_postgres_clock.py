@@ -1,0 +1,76 @@
+"""PostgreSQL: the server's clock is moved by an hour, forward and back. No lease moves with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.postgres import PostgresCluster, missing, running_cluster
+from tests.faults.support import TTL, until
+from tests.faults.test_clock import WallClock
+from tests.support.servers import PostgresServer
+
+pytestmark = pytest.mark.faults
+
+HOUR = 3600
+SETTINGS = {"jump_hold": 60.0}
+
+
+@pytest.fixture(scope="module")
+def wall(tmp_path_factory: pytest.TempPathFactory) -> WallClock:
+    folder = tmp_path_factory.mktemp("wall")
+    for place in (folder, *folder.parents[:3]):
+        place.chmod(0o755)  # the server is another user, and reads it
+    return WallClock(folder / "wall")
+
+
+@pytest.fixture(scope="module")
+def server(wall: WallClock) -> Iterator[PostgresServer]:
+    server = PostgresServer(fsync="off")
+    server.environment = wall.env
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresCluster]:
+    with running_cluster(server, tmp_path) as cluster:
+        yield cluster
+
+
+def test_clock_of_the_server_is_moved(cluster: PostgresCluster, wall: WallClock) -> None:
+    first = cluster.a_node("first", settings=SETTINGS)
+    cluster.holder("guard-1")
+    leading = cluster.leader("first")
+    guarded = cluster.journal.wait("entered", "guard-1")
+    cluster.a_node("other", settings=SETTINGS)
+    cluster.holder("guard-2")
+    cluster.journal.fact("node.started", "other")
+    cluster.journal.wait("asked", "guard-2")
+    cluster.journal.wait("end", schedule="tick")
+
+    for offset in (HOUR, 0, -HOUR, 0):
+        before = cluster.query("SELECT now() AS now")[0]["now"]
+        wall.set(offset)
+        now = cluster.query("SELECT now() AS now")[0]["now"]
+        if abs((now - before).total_seconds()) < HOUR / 2:
+            missing("libfaketime does not move the clock of this PostgreSQL")
+        counter = cluster.lease()["counter"]
+        # Long enough for whoever judges by the server's clock to take over by mistake.
+        renewals = counter + int(1.5 * TTL / (TTL / 5))
+        until(lambda least=renewals: cluster.lease()["counter"] > least, "renewals")  # type: ignore[misc]
+        if offset == HOUR:
+            assert cluster.journal.fact("clock.jumped", "first")["held"] is True
+    assert cluster.lease()["term"] == leading["term"]
+    assert cluster.lease("guard")["term"] == guarded["term"]
+    assert not cluster.journal.facts("lease.lost")
+
+    # The leader holds back what an hour's jump made due. One that has not seen it goes on.
+    killed = cluster.kill(first)
+    successor = cluster.leader("other", after=killed)
+    cluster.journal.wait("end", "other", after=successor.at, schedule="tick")
+    cluster.finish()

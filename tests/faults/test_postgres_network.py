@@ -1,0 +1,110 @@
+"""PostgreSQL: the line between the leader and the server is cut, dead, or far too slow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.backends.postgres import PostgresBackend
+from tenure.identity import new_holder
+from tenure.model import Grant
+from tests.faults.postgres import SLACK, PostgresCluster, running_cluster, running_server
+from tests.faults.support import TTL, until
+from tests.support.proxy import Mode, Proxy
+from tests.support.servers import PostgresServer
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresCluster]:
+    with running_cluster(server, tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def proxy(server: PostgresServer) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize(("mode", "delay"), [("cut", 0), ("half-open", 0), ("trickle", 0.05)])
+def test_isolated_leader_is_succeeded_and_comes_back_as_a_follower(
+    cluster: PostgresCluster, proxy: Proxy, mode: Mode, delay: float
+) -> None:
+    cluster.pair(url=cluster.through(proxy.port))
+
+    proxy.become(mode, delay)
+    cluster.journal.write("isolated", "test")
+    isolated = cluster.journal.wait("isolated").at
+
+    successor = cluster.leader("other", after=isolated)
+    took = successor.at - isolated
+    print(f"takeover from a leader whose line is {mode}: {took:.3f} s")  # noqa: T201
+    assert took < TTL + 1 + SLACK
+    entered = cluster.journal.wait("entered", "guard-2", after=isolated)
+    assert entered.at - isolated > TTL / 2  # a lock is not shortened by a missing session
+    cluster.journal.fact("lease.suspended", "first", after=isolated)
+    cluster.journal.wait("end", "other", after=successor.at)
+
+    proxy.become("pass")
+    cluster.journal.write("healed", "test")
+    healed = cluster.journal.wait("healed").at
+
+    cluster.journal.fact("leader.left_office", "first", after=isolated)
+    cluster.journal.fact("store.recovered", "first", after=healed)
+    cluster.journal.wait("end", "first", after=healed)  # it works again, and does not lead
+    assert cluster.lease()["term"] == successor["term"]
+    cluster.finish()
+
+
+def test_slow_line_changes_nothing(cluster: PostgresCluster, proxy: Proxy) -> None:
+    cluster.pair(url=cluster.through(proxy.port))
+    term = cluster.lease()["term"]
+    proxy.become("slow", 0.1)
+    counter = cluster.lease()["counter"]
+    until(lambda: cluster.lease()["counter"] > counter + 3, "a few renewals")
+    assert cluster.lease()["term"] == term
+    cluster.finish()
+
+
+async def test_call_takes_one_round_trip(cluster: PostgresCluster, proxy: Proxy) -> None:
+    """Limits, work and commit travel together: far from the server that is what counts."""
+    backend = PostgresBackend(cluster.through(proxy.port))
+    await backend.open()
+    try:
+        grant = await backend.leases.acquire("far", new_holder(), 30)
+        assert isinstance(grant, Grant)
+        await backend.schedules.now()
+        proxy.become("slow", 0.5)
+        begun = time.monotonic()
+        assert await backend.leases.renew([grant]) == {grant}
+        await backend.schedules.due(10)
+        assert 2 * 1.0 <= time.monotonic() - begun < 2 * 1.0 + 0.9  # two calls
+    finally:
+        proxy.become("pass")
+        await backend.close()
+
+
+def test_follower_that_cannot_reach_the_server_disturbs_nobody(
+    cluster: PostgresCluster, proxy: Proxy
+) -> None:
+    cluster.a_node("leader")
+    leading = cluster.leader("leader")
+    cluster.a_node("cut-off", url=cluster.through(proxy.port))
+    cluster.journal.fact("node.started", "cut-off")
+    proxy.become("half-open")
+    cluster.journal.fact("store.unavailable", "cut-off")
+    proxy.become("pass")
+    cluster.journal.fact("store.recovered", "cut-off")
+    assert cluster.lease()["term"] == leading["term"]
+    cluster.finish()
