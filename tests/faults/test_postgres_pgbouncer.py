@@ -1,0 +1,70 @@
+"""PostgreSQL behind PgBouncer in transaction mode: no session of one's own, so no hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.postgres import (
+    SLACK,
+    PostgresCluster,
+    missing,
+    running_cluster,
+    running_server,
+)
+from tests.faults.support import TTL
+from tests.support.pgbouncer import PgBouncer, find_pgbouncer
+from tests.support.servers import PostgresServer
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
+    program = find_pgbouncer()
+    if program is None:
+        missing("pgbouncer is not installed: apt-get install pgbouncer")
+    with PgBouncer(program, server.port) as pooler:
+        yield pooler
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresCluster]:
+    with running_cluster(server, tmp_path) as cluster:
+        yield cluster
+
+
+def test_cluster_behind_a_transaction_pooler(cluster: PostgresCluster, pooler: PgBouncer) -> None:
+    url = cluster.through(pooler.port)
+    nodes = {who: cluster.a_node(who, url=url) for who in ("first", "second", "third")}
+    for number in (1, 2):
+        cluster.holder(f"guard-{number}", url=url)
+    leading = cluster.leader()
+    for who in nodes:
+        cluster.journal.fact("node.started", who)
+    cluster.journal.wait("end", schedule="tick")
+    holding = cluster.journal.wait("entered")
+    assert cluster.lease()["session"] is None  # it would be somebody else's
+
+    killed = cluster.kill(nodes[leading.who])
+    cluster.kill(next(p for p in cluster.programs if p.who == holding.who))
+
+    successor = cluster.leader(after=killed)
+    assert successor["term"] > leading["term"]
+    print(f"takeover after kill -9 behind PgBouncer: {successor.at - killed:.3f} s")  # noqa: T201
+    assert TTL / 2 < successor.at - killed < TTL + 1 + SLACK
+    cluster.journal.wait("entered", after=killed)
+    cluster.journal.wait("end", successor.who, after=successor.at)
+    cluster.stop_all(successor.who)  # hands over
+    third = cluster.leader(after=successor.at)
+    cluster.journal.wait("end", third.who, after=third.at)
+    assert not cluster.journal.facts("service.failed")
+    cluster.finish()
