@@ -11,12 +11,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tenure.backends.postgres import migrate as migrations
 from tenure.backends.postgres.database import Database
+from tenure.backends.postgres.diagnose import diagnose
 from tenure.backends.postgres.leases import PostgresLeases
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import SchemaMismatch, StoreUnavailable
+from tenure.model import Finding, Pending
 
 CONNECTIONS = 4
 CHECK_TIMEOUT = 10.0
@@ -37,7 +39,7 @@ class PostgresBackend:
     ) -> None:
         self._url = url
         self._namespace = namespace
-        clock = clock or SystemClock()
+        self._clock = clock = clock or SystemClock()
         self._for_leases = Database(url, schema, 1, limit, "tenure leases")
         self._for_the_rest = Database(url, schema, CONNECTIONS, limit, "tenure store")
         self.wakeups = PostgresWakeups(self._for_leases, namespace, clock)
@@ -83,6 +85,19 @@ class PostgresBackend:
         if pending:
             async with asyncio.timeout(MIGRATION_TIMEOUT):
                 await migrations.apply(self._for_the_rest)
+
+    async def pending(self) -> Pending:
+        try:
+            todo = await migrations.check(self._for_the_rest)
+        finally:
+            await self._for_the_rest.drop_idle()
+        return migrations.as_sql(todo, self._for_the_rest.schema)
+
+    async def diagnose(self) -> list[Finding]:
+        try:
+            return await diagnose(self._for_the_rest, self._clock)
+        finally:
+            await self._for_the_rest.drop_idle()
 
     async def close(self) -> None:
         await self.wakeups.close()

@@ -170,6 +170,9 @@ class Database:
 
     async def close(self) -> None:
         self._closed = True
+        await self.drop_idle()
+
+    async def drop_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from tenure.backends.postgres.database import PACKAGE, Connection, Database, quoted
 from tenure.backends.sql import migrations
 from tenure.errors import SchemaMismatch
+from tenure.model import Pending
 
 MAJOR = 1
 _LOCK = 7_365_108_421  # one number for all of Tenure: migrations are rare
@@ -36,9 +37,23 @@ WHERE n.nspname = %(schema)s AND c.relname = 'meta'
 """
 
 
+def as_sql(todo: list[tuple[int, str, str]], schema: str) -> Pending:
+    """What is pending, as a script for whoever applies migrations by other means."""
+    if not todo:
+        return Pending((), "")
+    prefix = quoted(schema)
+    names = tuple(f"{number:04d}_{name}" for number, name, _ in todo)
+    parts = ["BEGIN;", f"CREATE SCHEMA IF NOT EXISTS {prefix};", _LEDGER.format(schema=prefix)]
+    for (number, name, sql), full in zip(todo, names, strict=True):
+        row = f"({number}, '{name}', '{version('tenure')}')"
+        note = f"INSERT INTO {prefix}.migration (number, name, version) VALUES {row};"  # noqa: S608
+        parts += [f"-- {full}", sql.format(schema=prefix).strip(), note]
+    return Pending(names, "\n\n".join(part.strip() for part in [*parts, "COMMIT;"]) + "\n")
+
+
 async def check(database: Database) -> list[tuple[int, str, str]]:
     """What is pending. Refuses tables that are too new for this code."""
-    return await database.use(lambda connection: _pending(connection, database.schema))
+    return await database.use(lambda connection: pending(connection, database.schema))
 
 
 async def apply(database: Database) -> list[str]:
@@ -50,7 +65,7 @@ async def _apply(connection: Connection, name: str) -> list[str]:
     schema = quoted(name)
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        todo = await _pending(connection, name)
+        todo = await pending(connection, name)
         if todo:
             if not await _found(connection, _SCHEMA, {"schema": name}):
                 await _script(connection, f"CREATE SCHEMA {schema}")
@@ -64,7 +79,7 @@ async def _apply(connection: Connection, name: str) -> list[str]:
         return [f"{number:04d}_{name}" for number, name, _ in todo]
 
 
-async def _pending(connection: Connection, schema: str) -> list[tuple[int, str, str]]:
+async def pending(connection: Connection, schema: str) -> list[tuple[int, str, str]]:
     known = migrations(PACKAGE)
     prefix = quoted(schema)
     if not await _found(connection, _META, {"schema": schema}):

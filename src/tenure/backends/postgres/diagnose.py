@@ -1,0 +1,139 @@
+"""What `tenure doctor` asks of a PostgreSQL store. Nothing here creates or changes anything."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as package_version
+
+from psycopg.rows import DictRow
+
+from tenure.backends.postgres import migrate
+from tenure.backends.postgres.database import Connection, Database, quoted
+from tenure.clock import Clock
+from tenure.errors import SchemaMismatch, TenureError
+from tenure.model import Finding, Severity
+
+OLDEST = 140000
+SKEW = 1.0
+_OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
+
+_FACTS = """
+SELECT current_setting('server_version') AS version, clock_timestamp() AS now,
+       pg_is_in_recovery() AS replica, pg_backend_pid() AS pid, current_user AS role,
+       current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('synchronous_standby_names') AS standbys,
+       (SELECT count(*) FROM pg_stat_replication) AS replicas,
+       current_setting('fsync') AS fsync
+"""
+
+
+async def diagnose(database: Database, clock: Clock) -> list[Finding]:
+    """Each check needs the ones before it; the first that stops the rest ends the list."""
+
+    async def work(connection: Connection) -> list[Finding]:
+        row = await (await connection.execute(_FACTS)).fetchone()
+        assert row is not None
+        pooled = row["pid"] != connection.info.backend_pid
+        findings = [
+            _server(row, connection.info.server_version),
+            _writable(row),
+            _pooler(pooled),
+            _clock(row, clock),
+            *_durability(row),
+        ]
+        return [*findings, await _schema(connection, database.schema)]
+
+    try:
+        return await database.use(work)
+    except TenureError as error:
+        return [Finding("server", _PROBLEM, str(error), "Check the URL, the network and the role.")]
+
+
+def _server(row: DictRow, number: int) -> Finding:
+    text = f"PostgreSQL {row['version']}, as role {row['role']}"
+    if number < OLDEST:
+        return Finding("server", _WARNING, text, "Older than 14, which is the oldest tested.")
+    return Finding("server", _OK, text)
+
+
+def _writable(row: DictRow) -> Finding:
+    if row["replica"]:
+        return Finding(
+            "role",
+            _PROBLEM,
+            "this server is a replica and cannot be written",
+            "Give the primary's address, or target_session_attrs=read-write in the URL.",
+        )
+    return Finding("role", _OK, "primary, writable")
+
+
+def _pooler(pooled: bool) -> Finding:
+    if not pooled:
+        return Finding("pooler", _OK, "none: wake-ups and hints of death work")
+    return Finding(
+        "pooler",
+        _WARNING,
+        "a connection pooler is in between: no wake-ups (changes are seen by polling), and a"
+        " killed leader on another host is noticed only after its ttl",
+        "Correct, but slower. Give Tenure the server's own address if you can.",
+    )
+
+
+def _clock(row: DictRow, clock: Clock) -> Finding:
+    skew = (row["now"] - clock.now()).total_seconds()
+    text = f"this machine is {abs(skew):.2f} s {'behind' if skew > 0 else 'ahead of'} the server"
+    if abs(skew) > SKEW:
+        return Finding(
+            "clock",
+            _WARNING,
+            text,
+            "Schedules follow the server's clock, so nothing fires wrongly; but takeovers get"
+            " slower. Let both follow NTP.",
+        )
+    return Finding("clock", _OK, text)
+
+
+def _durability(row: DictRow) -> list[Finding]:
+    findings = []
+    if row["fsync"] == "off":
+        findings.append(
+            Finding(
+                "durability",
+                _PROBLEM,
+                "fsync is off: a crash of the server loses firings",
+                "Set fsync = on.",
+            )
+        )
+    if row["synchronous_commit"] == "off":
+        findings.append(
+            Finding(
+                "durability",
+                _WARNING,
+                "synchronous_commit is off: the last moments before a crash of the server are lost,"
+                " and their occurrences may fire again",
+                "ALTER ROLE … SET synchronous_commit = on, for the role that Tenure uses.",
+            )
+        )
+    if row["replicas"] and not row["standbys"]:
+        findings.append(
+            Finding(
+                "replication",
+                _WARNING,
+                f"{row['replicas']} asynchronous replica(s): a failover may lose the last moments",
+                "For none lost, set synchronous_standby_names; Tenure cannot keep what the server"
+                " loses.",
+            )
+        )
+    return findings or [Finding("durability", _OK, "commits are durable")]
+
+
+async def _schema(connection: Connection, schema: str) -> Finding:
+    try:
+        lacking = await migrate.pending(connection, schema)
+    except SchemaMismatch as error:
+        return Finding("schema", _PROBLEM, str(error))
+    if lacking:
+        names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
+        remedy = "Run `tenure migrate` on it, or start a scheduler on it."
+        return Finding("schema", _PROBLEM, f"{quoted(schema)} lacks: {names}", remedy)
+    version = package_version("tenure")
+    return Finding("schema", _OK, f"{quoted(schema)} is up to date for Tenure {version}")
