@@ -71,6 +71,7 @@ class Guard:
         self._term: int | None = None
         self._over = True
         self._changing = threading.Lock()
+        self._looking = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leadership = Leadership(
             leases, check_name(name, ttl), ttl, self._gained, self._not_sure
@@ -155,6 +156,8 @@ class Guard:
         with self._changing:
             was_over, self._over = self._over, True
         if not was_over and self._scheduler.running:
+            with self._looking:
+                pass  # a look under way would not survive the shutdown; there is no other
             self._scheduler.shutdown(wait)
         return not was_over
 
@@ -187,10 +190,13 @@ class Guard:
                 self._scheduler.pause()
 
     def _process_jobs_if_leading(self) -> float | None:
-        if self.is_leader or self._scheduler.state == STATE_PAUSED:
-            wait: float | None = self._process_jobs()
-            return wait
-        return None if self._over else ASK_AGAIN
+        with self._looking:
+            if self._over:
+                return None
+            if self.is_leader or self._scheduler.state == STATE_PAUSED:
+                wait: float | None = self._process_jobs()
+                return wait
+        return ASK_AGAIN
 
     def _leave_out_the_past(self) -> None:
         """Another may have led meanwhile, and have run what came due.
