@@ -1,7 +1,8 @@
 """Wake-ups on PostgreSQL: LISTEN on a connection of its own, which also shows that we live.
 
 That connection's server process is what a lease row names as its holder's session. Behind a pooler
-there is no session of one's own: then there is neither, and polling and the ttl do the work.
+there is no session of one's own, so there is neither: then everybody is woken every second to look,
+and the ttl decides who is dead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ RETRY = 0.5
 CHECK = 5.0
 """How often the session is asked whether it still is one: a lost line says nothing by itself."""
 PATIENCE = 2.0
+POLL = 1.0
+"""How often all look for themselves, behind a pooler."""
 _SESSION = """
 SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
@@ -55,8 +58,7 @@ class PostgresWakeups:
 
     async def open(self) -> None:
         connection = await self._connect()
-        if connection is not None:
-            self._task = asyncio.create_task(self._listen(connection), name="tenure wake-ups")
+        self._task = asyncio.create_task(self._run(connection), name="tenure wake-ups")
 
     async def close(self) -> None:
         task, self._task = self._task, None
@@ -87,7 +89,15 @@ class PostgresWakeups:
         except TimeoutError:
             raise StoreUnavailable("PostgreSQL does not answer") from None
 
+    async def _run(self, connection: Connection | None) -> None:
+        if connection is not None:
+            await self._listen(connection)
+        while True:
+            self._wake_all()
+            await self._clock.sleep(POLL)
+
     async def _listen(self, connection: Connection | None) -> None:
+        """Returns if a pooler has come in between."""
         while True:
             try:
                 if connection is None:
