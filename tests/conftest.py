@@ -1,4 +1,4 @@
-"""Servers that many tests share, started once for each test process."""
+"""Options of the suite, and servers that many tests share, started once for each test process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.servers import PostgresServer
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # Here and not in tests/simulation: pytest asks no deeper conftest for options.
+    parser.addoption("--seed", type=int, help="replay this one simulated history")
 
 
 @pytest.fixture(scope="session")

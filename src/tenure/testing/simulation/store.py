@@ -24,10 +24,14 @@ class StoreClock:
 
     def __init__(self, loop: SimulationLoop) -> None:
         self._loop = loop
+        self._read: tuple[float, datetime] = (0.0, EPOCH)
         self.offset = 0.0
 
     def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=self._loop.now + self.offset)
+        seconds = self._loop.now + self.offset
+        if self._read[0] != seconds:  # it is read several times in each operation
+            self._read = seconds, EPOCH + timedelta(seconds=seconds)
+        return self._read[1]
 
     def monotonic(self) -> float:
         return self._loop.now

@@ -1,6 +1,7 @@
 """What must be right again when the faults have ended (G3), and what must never happen at all.
 
 leader            somebody leads within a bounded time, and goes on leading
+handover          a leader that is stopped politely has a successor at once
 unfired           nothing that is due waits to be fired
 stuck             no run is left claimed by a dead node, or by one that does not execute it
 unfinished        every run comes to its end
