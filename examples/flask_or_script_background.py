@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import make_server
@@ -39,9 +40,11 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 
 
 def main(port: int) -> None:
-    # SIGTERM ends the server as Ctrl-C does, so that `with` hands over on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with make_server("127.0.0.1", port, app) as server, scheduler:
+        # SIGTERM ends the server's loop, and `with` hands over on the way out. Not by sys.exit():
+        # raised in the middle of a request, this server would take it for an error of the page.
+        ending = threading.Thread(target=server.shutdown)
+        signal.signal(signal.SIGTERM, lambda *_: ending.start())
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)
         server.serve_forever(poll_interval=0.1)
 
