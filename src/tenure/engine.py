@@ -10,11 +10,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tenure.errors import TenureError
 
 T = TypeVar("T")
+_STOPPED = "Tenure was stopped while this call was under way."
 
 
 class Engine:
@@ -28,6 +30,8 @@ class Engine:
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._waiting: set[threading.Lock] = set()
+        """Of calls under way: released when they are done, or when the loop has ended."""
         self._pid = os.getpid()
 
     @property
@@ -41,6 +45,7 @@ class Engine:
             # What was inherited is the parent's: it is left alone, not closed.
             self._guard = threading.Lock()
             self._loop, self._thread, self._pid = None, None, os.getpid()
+            self._waiting = set()
         with self._guard:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -63,10 +68,15 @@ class Engine:
         ended = threading.Lock()
         ended.acquire()
         tasks: list[asyncio.Task[T]] = []
+        waiting = self._waiting
 
         def begin() -> None:
             tasks.append(loop.create_task(coroutine))
-            tasks[0].add_done_callback(lambda _: ended.release())
+            tasks[0].add_done_callback(done)
+
+        def done(_: asyncio.Task[T]) -> None:
+            waiting.discard(ended)
+            ended.release()
 
         def cancel() -> None:
             if tasks:
@@ -74,15 +84,21 @@ class Engine:
             else:
                 coroutine.close()
 
+        waiting.add(ended)
         try:
             loop.call_soon_threadsafe(begin)
             ended.acquire()
-        except BaseException:
+        except BaseException as error:
+            waiting.discard(ended)
+            if isinstance(error, RuntimeError) and loop.is_closed():
+                coroutine.close()
+                raise TenureError(_STOPPED) from error
             # Interrupted here: then it must not go on there.
-            loop.call_soon_threadsafe(cancel)
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(cancel)
             raise
-        if tasks[0].cancelled():
-            raise TenureError("Tenure was stopped while this call was under way.")
+        if not tasks or not tasks[0].done() or tasks[0].cancelled():
+            raise TenureError(_STOPPED)
         return tasks[0].result()
 
     async def call_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -105,14 +121,18 @@ class Engine:
                 thread.join(timeout=5)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting = self._waiting
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
         finally:
+            loop.run_until_complete(asyncio.sleep(0))  # noqa: TID251 - what was asked just before
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(_settle())
             loop.close()
+            while waiting:  # whoever asked too late to be answered
+                waiting.pop().release()
 
 
 async def _settle() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -86,3 +87,28 @@ def test_an_interrupted_call_is_cancelled() -> None:
     assert ended.wait(timeout=10)
     interrupting.join(timeout=10)
     engine.close()
+
+
+def test_call_made_while_the_engine_closes_is_answered() -> None:
+    """Whoever asks at the very moment of a stop gets a result or an error, never silence."""
+    for _ in range(20):
+        engine, enough = Engine(), threading.Event()
+
+        def ask(engine: Engine = engine, enough: threading.Event = enough) -> None:
+            while not enough.is_set():
+                with suppress(TenureError):
+                    assert engine.call(_answer()) == 42
+
+        asking = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        engine.close()
+        enough.set()
+        for thread in asking:
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+        engine.close()
+
+
+async def _answer() -> int:
+    return 42
