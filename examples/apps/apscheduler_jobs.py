@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from apscheduler.events import EVENT_JOB_EXECUTED, JobExecutionEvent
+from apscheduler.events import EVENT_JOB_EXECUTED, EVENT_SCHEDULER_STARTED, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from tenure.contrib.apscheduler import guard
@@ -30,9 +30,14 @@ def main(shared: bool) -> None:
     jobs = BackgroundScheduler()
     if shared:
         jobs.add_jobstore("sqlalchemy", url="sqlite:///jobs.db")
-    jobs.add_job(
-        sweep, "cron", second="*", id="sweep", misfire_grace_time=30, replace_existing=True
-    )
+
+    def declare(event: object) -> None:
+        # Not replace_existing: that plans the job from now on, and forgets what is due.
+        if jobs.get_job("sweep") is None:
+            policy = {"coalesce": False, "misfire_grace_time": 30}
+            jobs.add_job(sweep, "cron", second="*", id="sweep", **policy)
+
+    jobs.add_listener(declare, EVENT_SCHEDULER_STARTED)
     jobs.add_listener(swept, EVENT_JOB_EXECUTED)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with guard(jobs):  # $TENURE_URL, else sqlite:///tenure.db

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,9 @@ def test_jobs_in_a_shared_store_lose_nothing_either(tmp_path: Path) -> None:
             assert store.until_led("apscheduler", but=first.pid) == second.pid
             second.until_swept(by=second.pid)
             assert second.stop() == 0
-            seconds(first.sweeps + second.sweeps)
+            run = seconds(first.sweeps + second.sweeps)
+            gaps = {later - earlier for earlier, later in pairwise(run)}
+            assert gaps == {SECOND}, run
 
 
 def test_asyncio_scheduler_in_workers_of_fastapi(tmp_path: Path) -> None:
