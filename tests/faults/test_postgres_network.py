@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure import StoreUnavailable
 from tenure.backends.postgres import PostgresBackend
 from tenure.identity import new_holder
 from tenure.model import Grant
@@ -92,6 +93,23 @@ async def test_call_takes_one_round_trip(cluster: PostgresCluster, proxy: Proxy)
         assert 2 * 1.0 <= time.monotonic() - begun < 2 * 1.0 + 0.9  # two calls
     finally:
         proxy.become("pass")
+        await backend.close()
+
+
+async def test_call_on_a_dead_line_comes_to_an_end(cluster: PostgresCluster, proxy: Proxy) -> None:
+    """Also one whose caller sets no limit; and the next call finds a line that works."""
+    backend = PostgresBackend(cluster.through(proxy.port), limit=0.5)
+    await backend.open()
+    try:
+        await backend.schedules.now()
+        proxy.become("half-open")
+        begun = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await backend.schedules.all()
+        assert time.monotonic() - begun < 2 + SLACK
+        proxy.become("pass")
+        assert await backend.schedules.all() == []
+    finally:
         await backend.close()
 
 

@@ -6,7 +6,6 @@ third listens for wake-ups and is the session by which others see that this proc
 
 from __future__ import annotations
 
-import asyncio
 from urllib.parse import urlsplit, urlunsplit
 
 from tenure.backends.postgres import migrate as migrations
@@ -17,12 +16,10 @@ from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.clock import Clock, SystemClock
-from tenure.errors import SchemaMismatch, StoreUnavailable
+from tenure.errors import SchemaMismatch
 from tenure.model import Finding, Pending
 
 CONNECTIONS = 4
-CHECK_TIMEOUT = 10.0
-MIGRATION_TIMEOUT = 60.0
 
 
 class PostgresBackend:
@@ -64,27 +61,19 @@ class PostgresBackend:
         try:
             await self._prepare(migrate)
             await self.wakeups.open()
-        except TimeoutError as error:
-            await self.close()
-            raise StoreUnavailable(
-                f"{self.location} accepts connections and does not answer. Is another migration"
-                " under way (see pg_stat_activity), or something between here and the server?"
-            ) from error
         except BaseException:
             await self.close()
             raise
 
     async def _prepare(self, migrate: bool) -> None:
-        async with asyncio.timeout(CHECK_TIMEOUT):
-            pending = await migrations.check(self._for_the_rest)
+        pending = await migrations.check(self._for_the_rest)
         if pending and not migrate:
             raise SchemaMismatch(
                 f"{self.location} has no tables of Tenure, or older ones than this version needs."
                 " Run `tenure migrate`, or open it with migrate=True."
             )
         if pending:
-            async with asyncio.timeout(MIGRATION_TIMEOUT):
-                await migrations.apply(self._for_the_rest)
+            await migrations.apply(self._for_the_rest)
 
     async def pending(self) -> Pending:
         try:

@@ -100,12 +100,25 @@ class Database:
         if connection.info.server_version >= 170000:
             await connection.execute(_WHOLE_LIMIT, values)
 
-    async def use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+    async def use(
+        self, work: Callable[[Connection], Coroutine[Any, Any, T]], patience: float | None = None
+    ) -> T:
         """Do something on a connection that is nobody else's meanwhile.
 
-        Whatever goes wrong in it, the connection is not used again.
+        Whatever goes wrong in it, the connection is not used again. `patience`: when to give up,
+        for callers who have no time limit of their own.
         """
         self.transactions += 1
+        try:
+            async with asyncio.timeout(patience or max(2.0, 2 * self._limit)):
+                return await self._use(work)
+        except TimeoutError:
+            raise StoreUnavailable(
+                "PostgreSQL does not answer: the line or the server hangs, or all of this process's"
+                " connections are busy"
+            ) from None
+
+    async def _use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
         async with self._free:
             connection = await self._sound() or await self.connect()
             result = await self.on(connection, work)

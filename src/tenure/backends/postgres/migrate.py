@@ -14,6 +14,8 @@ from tenure.errors import SchemaMismatch
 from tenure.model import Pending
 
 MAJOR = 1
+CHECK_PATIENCE = 10.0
+PATIENCE = 60.0
 _LOCK = 7_365_108_421  # one number for all of Tenure: migrations are rare
 
 _LEDGER = """
@@ -53,12 +55,12 @@ def as_sql(todo: list[tuple[int, str, str]], schema: str) -> Pending:
 
 async def check(database: Database) -> list[tuple[int, str, str]]:
     """What is pending. Refuses tables that are too new for this code."""
-    return await database.use(lambda connection: pending(connection, database.schema))
+    return await database.use(lambda c: pending(c, database.schema), CHECK_PATIENCE)
 
 
 async def apply(database: Database) -> list[str]:
     """Apply what is pending; return the names. Of many at the same time, one does it."""
-    return await database.use(lambda connection: _apply(connection, database.schema))
+    return await database.use(lambda connection: _apply(connection, database.schema), PATIENCE)
 
 
 async def _apply(connection: Connection, name: str) -> list[str]:
