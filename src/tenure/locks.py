@@ -64,7 +64,7 @@ class Leases:
         self._backend: LeaseBackend | None = None
         self._keeper: Keeper | None = None
         self._opening: asyncio.Lock | None = None
-        self._facts = _facts()
+        self._tell_anew()
 
     # -- plain functions --------------------------------------------------------------------------
 
@@ -93,6 +93,12 @@ class Leases:
         """Release what is kept, and disconnect."""
         if not self._engine.forked:
             self._engine.call(self._close())
+            self._engine.close()
+
+    async def aclose(self) -> None:
+        """The same, from a coroutine."""
+        if not self._engine.forked:
+            await self._engine.call_async(self._close())
             self._engine.close()
 
     def __enter__(self) -> Self:
@@ -188,6 +194,8 @@ class Leases:
         if self._backend is not None:
             await self._backend.close()
         self._backend = self._keeper = None
+        self._telling.close()
+        self._tell_anew()
 
     async def take(self, name: str, ttl: float, *, keep: bool) -> Lease | LeaseRecord:
         check_name(name, ttl)
@@ -272,13 +280,19 @@ class Leases:
         self._forget_parent()
         return await self._engine.call_async(coroutine)
 
+    def _tell_anew(self) -> None:
+        # Listeners have a thread of their own: a slow log handler must not delay a heartbeat.
+        self._telling = Threads("tenure-facts")
+        self._facts = Facts(defer=self._telling.submit)
+        self._facts.on("*", log)
+
     def _forget_parent(self) -> None:
         if self._engine.forked:
             if self._backend is not None:
                 _inherited.append(self._backend)  # the parent's: never to be closed from here
             self._engine = Engine("tenure-leases-loop")
             self._backend = self._keeper = self._opening = None
-            self._facts = _facts()
+            self._tell_anew()
 
 
 class Lease:
@@ -370,9 +384,3 @@ class Lease:
     def __repr__(self) -> str:
         state = "held" if self.held else (self._held.over or "suspended")
         return f"<Lease {self.name!r} term={self.term} {state}>"
-
-
-def _facts() -> Facts:
-    facts = Facts(defer=Threads("tenure-facts").submit)
-    facts.on("*", log)
-    return facts

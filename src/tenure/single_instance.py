@@ -56,7 +56,7 @@ class SingleInstance:
         except LeaseHeld as held:
             self._refused(held)
         except BaseException:
-            self._leases.close()
+            await self._leases.aclose()
             raise
         return self
 
@@ -65,7 +65,7 @@ class SingleInstance:
             if self.lease is not None:
                 await self._hold.__aexit__(exc_type)
         finally:
-            self._leases.close()
+            await self._leases.aclose()
 
     def _refused(self, held: LeaseHeld) -> None:
         if not self._skips:

@@ -221,6 +221,7 @@ def _run(number: int, term: int = 1) -> RunRecord:
         due=nominal,
         attempt=1,
         crashes=0,
+        failures=0,
         lock=None,
         priority=0,
         timeout=None,
