@@ -90,11 +90,10 @@ class Proxy:
                 await self._pump(line, line.client, None)
             await line.reach(self._target)
             assert line.server is not None
-            await asyncio.gather(
-                self._pump(line, line.client, line.server),
-                self._pump(line, line.server, line.client),
-            )
-        except OSError:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(line, line.client, line.server))
+                both.create_task(self._pump(line, line.server, line.client))
+        except* OSError:
             if line.dead:
                 await self._ending.wait()
         finally:
@@ -111,6 +110,7 @@ class Proxy:
             await delivering
         finally:
             delivering.cancel()
+            await asyncio.wait([delivering])
 
     async def _deliver(
         self,
