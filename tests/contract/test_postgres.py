@@ -87,5 +87,5 @@ class TestPostgres(BackendContract):
             yield harness
 
 
-TestLeaseMachine = lease_machine(open_postgres).TestCase
-TestRunMachine = run_machine(open_postgres).TestCase
+TestLeaseMachine = lease_machine(open_postgres, examples=15).TestCase
+TestRunMachine = run_machine(open_postgres, examples=15).TestCase

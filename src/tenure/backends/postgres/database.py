@@ -207,6 +207,11 @@ def _cut(connection: Connection) -> None:
         line.shutdown(socket.SHUT_RDWR)
 
 
+def as_it_is(moment: T) -> T:
+    """How PostgreSQL keeps a moment: as one."""
+    return moment
+
+
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 

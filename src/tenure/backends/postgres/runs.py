@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg.rows import DictRow
 
+from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS
-from tenure.backends.postgres.database import Database, Rows, arrays
+from tenure.backends.postgres.database import Database, Rows, arrays, as_it_is
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import StoreError
 from tenure.model import (
     ClaimBatch,
     Fence,
-    Kind,
-    OnCrash,
     Recovered,
     Result,
     RunRecord,
     RunState,
 )
 
+_run = partial(from_rows.run, when=as_it_is)
 _RESULT = ("ids", "attempts", "nodes", "states", "errors", "delays", "failed")
 _CLAIM_ATTEMPTS = 5
 
@@ -124,31 +125,3 @@ class PostgresRuns:
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
-
-
-def _run(row: DictRow) -> RunRecord:
-    return RunRecord(
-        id=row["id"],
-        schedule=row["schedule"],
-        uid=row["schedule_uid"],
-        kind=Kind(row["kind"]),
-        nominal=row["nominal"],
-        task=row["task"],
-        kwargs=row["kwargs"],
-        state=RunState(row["state"]),
-        due=row["due"],
-        attempt=row["attempt"],
-        crashes=row["crashes"],
-        failures=row["failures"],
-        lock=row["lock"],
-        priority=row["priority"],
-        timeout=row["timeout"],
-        retries=row["retries"],
-        on_crash=OnCrash(row["on_crash"]),
-        term=row["term"],
-        node=row["node"],
-        created_at=row["created_at"],
-        claimed_at=row["claimed_at"],
-        finished_at=row["finished_at"],
-        error=row["error"],
-    )

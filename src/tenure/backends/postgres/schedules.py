@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import psycopg
 from psycopg.rows import DictRow
 
+from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
-from tenure.backends.postgres.database import Connection, Database, arrays
+from tenure.backends.postgres.database import Connection, Database, arrays, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
 from tenure.model import (
     OVERLAP,
     REMOVED,
     Backlog,
-    CatchUp,
     Change,
     DueBatch,
     DueSchedule,
@@ -32,15 +33,13 @@ from tenure.model import (
     Fence,
     Fired,
     Firing,
-    Kind,
     Occurrence,
-    OccurrenceState,
-    OnCrash,
-    Overlap,
     Schedule,
-    ScheduleSpec,
 )
 
+_schedule = partial(from_rows.schedule, when=as_it_is)
+_occurrence = partial(from_rows.occurrence, when=as_it_is)
+_values = partial(from_rows.values, moment=as_it_is)
 _COLUMNS = (
     "uids",
     "versions",
@@ -265,31 +264,6 @@ def _is_older(name: str, fence: Fence) -> bool:
     return term != name and term.isdigit() and int(term) < fence.term
 
 
-def _values(change: Change) -> dict[str, Any]:
-    spec = change.spec
-    return {
-        "name": spec.name,
-        "tenant": spec.tenant,
-        "app": spec.app,
-        "trigger": spec.trigger,
-        "task": spec.task,
-        "kwargs": spec.kwargs,
-        "catch_up": str(spec.catch_up),
-        "overlap": str(spec.overlap),
-        "lock": spec.lock,
-        "lock_rule": spec.lock_rule,
-        "priority": spec.priority,
-        "timeout": spec.timeout,
-        "retries": spec.retries,
-        "on_crash": str(spec.on_crash),
-        "definition": spec.definition,
-        "active": change.active,
-        "reason": change.reason,
-        "next_nominal": change.next_nominal,
-        "next_due": change.next_due,
-    }
-
-
 def _firing(firing: Firing) -> tuple[Any, ...]:
     missed = firing.missed
     return (
@@ -307,48 +281,3 @@ def _firing(firing: Firing) -> tuple[Any, ...]:
 
 def _due(row: DictRow) -> DueSchedule:
     return DueSchedule(**row)
-
-
-def _schedule(row: DictRow) -> Schedule:
-    return Schedule(
-        uid=row["uid"],
-        spec=ScheduleSpec(
-            name=row["name"],
-            trigger=row["trigger"],
-            task=row["task"],
-            kwargs=row["kwargs"],
-            tenant=row["tenant"],
-            app=row["app"],
-            catch_up=CatchUp(row["catch_up"]),
-            overlap=Overlap(row["overlap"]),
-            lock=row["lock"],
-            lock_rule=row["lock_rule"],
-            priority=row["priority"],
-            timeout=row["timeout"],
-            retries=row["retries"],
-            on_crash=OnCrash(row["on_crash"]),
-            definition=row["definition"],
-        ),
-        active=row["active"],
-        next_nominal=row["next_nominal"],
-        next_due=row["next_due"],
-        version=row["version"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        reason=row["reason"],
-    )
-
-
-def _occurrence(row: DictRow) -> Occurrence:
-    return Occurrence(
-        schedule=row["schedule"],
-        uid=row["schedule_uid"],
-        kind=Kind(row["kind"]),
-        nominal=row["nominal"],
-        last=row["last"],
-        state=OccurrenceState(row["state"]),
-        reason=row["reason"],
-        recorded_at=row["recorded_at"],
-        term=row["term"],
-        run_id=row["run_id"],
-    )

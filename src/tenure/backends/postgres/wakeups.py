@@ -16,6 +16,7 @@ from hashlib import sha256
 import psycopg
 from psycopg.rows import DictRow
 
+from tenure.backends.callbacks import Callbacks
 from tenure.backends.postgres.database import Connection, Database, quoted
 from tenure.clock import Clock
 from tenure.errors import StoreError, StoreUnavailable
@@ -43,18 +44,11 @@ class PostgresWakeups:
         self.session: tuple[int | None, datetime | None] = (None, None)
         self.pooled = False
         """A pooler is in between: no notifications, no hints."""
-        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._callbacks = Callbacks()
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        self._callbacks.setdefault(topic, []).append(callback)
-
-        def unsubscribe() -> None:
-            callbacks = self._callbacks.get(topic, [])
-            if callback in callbacks:
-                callbacks.remove(callback)
-
-        return unsubscribe
+        return self._callbacks.subscribe(topic, callback)
 
     async def open(self) -> None:
         connection = await self._connect()
@@ -93,7 +87,7 @@ class PostgresWakeups:
         if connection is not None:
             await self._listen(connection)
         while True:
-            self._wake_all()
+            self._callbacks.call_all()
             await self._clock.sleep(POLL)
 
     async def _listen(self, connection: Connection | None) -> None:
@@ -102,12 +96,11 @@ class PostgresWakeups:
             try:
                 if connection is None:
                     connection = await self._connect()
-                    self._wake_all()  # whatever was said meanwhile was not heard
+                    self._callbacks.call_all()  # whatever was said meanwhile was not heard
                 if connection is None:
                     return
                 async for notice in connection.notifies(timeout=CHECK):
-                    for callback in list(self._callbacks.get(notice.payload, ())):
-                        callback()
+                    self._callbacks.call(notice.payload)
                 await self._ask(connection, _SESSION)
             except (psycopg.Error, OSError, StoreError):
                 self.session = (None, None)
@@ -119,8 +112,3 @@ class PostgresWakeups:
                 if connection is not None:
                     await connection.close()
                 raise
-
-    def _wake_all(self) -> None:
-        for callbacks in self._callbacks.values():
-            for callback in list(callbacks):
-                callback()

@@ -12,6 +12,7 @@ from typing import Any
 
 from redis import exceptions
 
+from tenure.backends.callbacks import Callbacks
 from tenure.backends.redis.client import LIMIT, bounded
 from tenure.clock import Clock
 from tenure.errors import StoreError
@@ -31,18 +32,11 @@ class RedisWakeups:
         self.run = ""
         self._up_since = 0.0
         self._flushed = True
-        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._callbacks = Callbacks()
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        self._callbacks.setdefault(topic, []).append(callback)
-
-        def unsubscribe() -> None:
-            callbacks = self._callbacks.get(topic, [])
-            if callback in callbacks:
-                callbacks.remove(callback)
-
-        return unsubscribe
+        return self._callbacks.subscribe(topic, callback)
 
     def untouched_for(self, seconds: float) -> bool:
         """Has this server run for so long, and was it never emptied? Then what is not there was
@@ -95,13 +89,12 @@ class RedisWakeups:
                 if listening is None:
                     await self.look()
                     listening = await self._listen()
-                    self._wake_all()  # whatever was said meanwhile was not heard
+                    self._callbacks.call_all()  # whatever was said meanwhile was not heard
                 message = await listening.get_message(
                     ignore_subscribe_messages=True, timeout=HEALTH
                 )
                 if message is not None:
-                    for callback in list(self._callbacks.get(str(message["data"]), ())):
-                        callback()
+                    self._callbacks.call(str(message["data"]))
             except (exceptions.RedisError, OSError, StoreError, TimeoutError):
                 if listening is not None:
                     await self._stop_listening(listening)
@@ -111,8 +104,3 @@ class RedisWakeups:
                 if listening is not None:
                     await self._stop_listening(listening)
                 raise
-
-    def _wake_all(self) -> None:
-        for callbacks in self._callbacks.values():
-            for callback in list(callbacks):
-                callback()

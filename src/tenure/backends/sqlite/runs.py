@@ -6,7 +6,9 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
+from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Connection
@@ -15,14 +17,13 @@ from tenure.clock import Clock, from_micros, to_micros
 from tenure.model import (
     ClaimBatch,
     Fence,
-    Kind,
-    OnCrash,
     Recovered,
     Result,
     RunRecord,
     RunState,
 )
 
+_run = partial(from_rows.run, when=from_micros)
 _sql = load("tenure.backends.sqlite", "sql/runs.sql")
 
 
@@ -163,32 +164,3 @@ class SQLiteRuns:
 
     def _named(self, **values: object) -> dict[str, object]:
         return {"namespace": self._namespace, **values}
-
-
-def _run(row: sqlite3.Row) -> RunRecord:
-    claimed, finished = row["claimed_at"], row["finished_at"]
-    return RunRecord(
-        id=row["id"],
-        schedule=row["schedule"],
-        uid=row["schedule_uid"],
-        kind=Kind(row["kind"]),
-        nominal=from_micros(row["nominal"]),
-        task=row["task"],
-        kwargs=row["kwargs"],
-        state=RunState(row["state"]),
-        due=from_micros(row["due"]),
-        attempt=row["attempt"],
-        crashes=row["crashes"],
-        failures=row["failures"],
-        lock=row["lock"],
-        priority=row["priority"],
-        timeout=row["timeout"],
-        retries=row["retries"],
-        on_crash=OnCrash(row["on_crash"]),
-        term=row["term"],
-        node=row["node"],
-        created_at=from_micros(row["created_at"]),
-        claimed_at=None if claimed is None else from_micros(claimed),
-        finished_at=None if finished is None else from_micros(finished),
-        error=row["error"],
-    )

@@ -11,7 +11,9 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
+from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Connection
@@ -22,7 +24,6 @@ from tenure.model import (
     OVERLAP,
     REMOVED,
     Backlog,
-    CatchUp,
     Change,
     DueBatch,
     DueSchedule,
@@ -30,15 +31,15 @@ from tenure.model import (
     Fence,
     Fired,
     Firing,
-    Kind,
     Occurrence,
     OccurrenceState,
-    OnCrash,
     Overlap,
     Schedule,
-    ScheduleSpec,
 )
 
+_schedule = partial(from_rows.schedule, when=from_micros)
+_occurrence = partial(from_rows.occurrence, when=from_micros)
+_values = partial(from_rows.values, moment=to_micros)
 _sql = load("tenure.backends.sqlite", "sql/schedules.sql")
 
 
@@ -248,31 +249,6 @@ class SQLiteSchedules:
         return to_micros(self._clock.now())
 
 
-def _values(change: Change) -> dict[str, object]:
-    spec = change.spec
-    return {
-        "name": spec.name,
-        "tenant": spec.tenant,
-        "app": spec.app,
-        "trigger": spec.trigger,
-        "task": spec.task,
-        "kwargs": spec.kwargs,
-        "catch_up": spec.catch_up,
-        "overlap": spec.overlap,
-        "lock": spec.lock,
-        "lock_rule": spec.lock_rule,
-        "priority": spec.priority,
-        "timeout": spec.timeout,
-        "retries": spec.retries,
-        "on_crash": spec.on_crash,
-        "definition": spec.definition,
-        "active": change.active,
-        "reason": change.reason,
-        "next_nominal": _micros(change.next_nominal),
-        "next_due": _micros(change.next_due),
-    }
-
-
 def _firing(firing: Firing) -> tuple[object, ...]:
     missed = firing.missed
     return (
@@ -300,51 +276,6 @@ def _due(row: sqlite3.Row) -> DueSchedule:
         catch_up,
         overlap,
         lock,
-    )
-
-
-def _schedule(row: sqlite3.Row) -> Schedule:
-    return Schedule(
-        uid=row["uid"],
-        spec=ScheduleSpec(
-            name=row["name"],
-            trigger=row["trigger"],
-            task=row["task"],
-            kwargs=row["kwargs"],
-            tenant=row["tenant"],
-            app=row["app"],
-            catch_up=CatchUp(row["catch_up"]),
-            overlap=Overlap(row["overlap"]),
-            lock=row["lock"],
-            lock_rule=row["lock_rule"],
-            priority=row["priority"],
-            timeout=row["timeout"],
-            retries=row["retries"],
-            on_crash=OnCrash(row["on_crash"]),
-            definition=row["definition"],
-        ),
-        active=bool(row["active"]),
-        next_nominal=_time(row["next_nominal"]),
-        next_due=_time(row["next_due"]),
-        version=row["version"],
-        created_at=from_micros(row["created_at"]),
-        updated_at=from_micros(row["updated_at"]),
-        reason=row["reason"],
-    )
-
-
-def _occurrence(row: sqlite3.Row) -> Occurrence:
-    return Occurrence(
-        schedule=row["schedule"],
-        uid=row["schedule_uid"],
-        kind=Kind(row["kind"]),
-        nominal=from_micros(row["nominal"]),
-        last=from_micros(row["last"]),
-        state=OccurrenceState(row["state"]),
-        reason=row["reason"],
-        recorded_at=from_micros(row["recorded_at"]),
-        term=row["term"],
-        run_id=row["run_id"],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tenure.backends.callbacks import Callbacks
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.clock import Clock
 
@@ -17,23 +18,19 @@ class SQLiteWakeups:
     def __init__(self, lock_file: LockFile, clock: Clock) -> None:
         self._lock_file = lock_file
         self._clock = clock
-        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._callbacks = Callbacks()
         self._numbers: dict[str, bytes] = {}
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        self._callbacks.setdefault(topic, []).append(callback)
+        forget = self._callbacks.subscribe(topic, callback)
         self._numbers[topic] = self._lock_file.number(topic)
         if self._task is None:
             self._task = asyncio.create_task(self._watch(), name="tenure wake-ups")
 
         def unsubscribe() -> None:
-            callbacks = self._callbacks.get(topic, [])
-            if callback in callbacks:
-                callbacks.remove(callback)
-            if not callbacks:
-                self._callbacks.pop(topic, None)
-            if not self._callbacks:
+            forget()
+            if not self._callbacks.topics:
                 self.close()
 
         return unsubscribe
@@ -41,10 +38,9 @@ class SQLiteWakeups:
     def send(self, topic: str) -> None:
         """Wake other processes within milliseconds, and this one at once."""
         self._lock_file.wake(topic)
-        if topic in self._callbacks:
+        if topic in self._numbers:
             self._numbers[topic] = self._lock_file.number(topic)
-            for callback in list(self._callbacks[topic]):
-                callback()
+            self._callbacks.call(topic)
 
     def close(self) -> None:
         if self._task is not None:
@@ -53,10 +49,9 @@ class SQLiteWakeups:
 
     async def _watch(self) -> None:
         while True:
-            for topic, callbacks in list(self._callbacks.items()):
+            for topic in self._callbacks.topics:
                 number = self._lock_file.number(topic)
                 if number != self._numbers[topic]:
                     self._numbers[topic] = number
-                    for callback in list(callbacks):
-                        callback()
+                    self._callbacks.call(topic)
             await self._clock.sleep(LOOK_EVERY)

@@ -27,10 +27,10 @@ _NAMES = st.sampled_from(["one", "two"])
 _HOLDERS = st.sampled_from(["ann", "bob", "cat"])
 _NODES = st.sampled_from(["node 1", "node 2", "node 3"])
 _TERMS = st.integers(1, 6)
+EXAMPLES = 100
 _SETTINGS = settings(
     deadline=None,
     stateful_step_count=40,
-    max_examples=100,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # "explain" takes minutes
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
@@ -269,18 +269,25 @@ def _often(likely: list[Any], *others: st.SearchStrategy[Any]) -> st.SearchStrat
     return st.one_of(*[st.sampled_from(likely)] * len(others), *others)
 
 
-def lease_machine(open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
-    """The property test of leases and fence for this backend: use its `.TestCase`."""
-    return _bound(_LeaseMachine, open_harness)
+def lease_machine(
+    open_harness: OpenHarness, examples: int = EXAMPLES
+) -> type[RuleBasedStateMachine]:
+    """The property test of leases and fence for this backend: use its `.TestCase`.
+
+    `examples`: how many stories; fewer for a store where each step is a round trip.
+    """
+    return _bound(_LeaseMachine, open_harness, examples)
 
 
-def run_machine(open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
+def run_machine(open_harness: OpenHarness, examples: int = EXAMPLES) -> type[RuleBasedStateMachine]:
     """The property test of runs and claims for this backend: use its `.TestCase`."""
-    return _bound(_RunMachine, open_harness)
+    return _bound(_RunMachine, open_harness, examples)
 
 
-def _bound(machine: type[_Machine], open_harness: OpenHarness) -> type[RuleBasedStateMachine]:
+def _bound(
+    machine: type[_Machine], open_harness: OpenHarness, examples: int
+) -> type[RuleBasedStateMachine]:
     members = {"open_harness": staticmethod(open_harness)}
     bound: type[_Machine] = type(machine.__name__, (machine,), members)
-    bound.TestCase.settings = _SETTINGS
+    bound.TestCase.settings = settings(_SETTINGS, max_examples=examples)
     return bound
