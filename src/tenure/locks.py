@@ -19,12 +19,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
-from tenure.backends.base import LeaseBackend, LeaseStore
+from tenure.backends.base import LeaseBackend, LeaseStore, LocalLeases
 from tenure.clock import Clock, SystemClock
 from tenure.elector import Elector
 from tenure.engine import Engine
 from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable, TenureError
-from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, log
+from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, LeaseReleased, log
 from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
 from tenure.identity import new_holder
 from tenure.keeper import Held, Keeper
@@ -62,6 +62,7 @@ class Leases:
         self._migrate = migrate
         self._engine = Engine("tenure-leases-loop")
         self._backend: LeaseBackend | None = None
+        self._local: LocalLeases | None = None
         self._keeper: Keeper | None = None
         self._opening: asyncio.Lock | None = None
         self._tell_anew()
@@ -70,6 +71,16 @@ class Leases:
 
     def acquire(self, name: str, ttl: float = 30.0) -> Lease | None:
         """Take the lease for `ttl` seconds, or None if it is held. Nobody renews it but you."""
+        local = self._local_leases()
+        if local is not None:
+            begun = self._clock.monotonic()
+            here = local.acquire_here(check_name(name, ttl), new_holder(), ttl)
+            if isinstance(here, Grant):
+                self._facts.tell(LeaseAcquired(name, here.term, here.holder))
+                return Lease(self, Held(here, self._clock, begun), local)
+            if not self._seems_left_over(here):
+                self._facts.tell(LeaseHeldElsewhere(name, here.term, here.holder))
+                return None
         answer = self.call(self.take(name, ttl, keep=False))
         return answer if isinstance(answer, Lease) else None
 
@@ -182,8 +193,21 @@ class Leases:
                 backend = await Stages(self._facts).open(self._make, migrate=self._migrate)
                 self._keeper = Keeper(backend.leases, self._clock, self._facts)
                 self._keeper.start()
+                local = backend.leases
+                self._local = local if isinstance(local, LocalLeases) else None
                 self._backend = backend
         return self._backend
+
+    def release_here(self, local: LocalLeases, grant: Grant) -> bool:
+        released = local.release_here(grant)
+        if released:
+            self._facts.tell(LeaseReleased(grant.name, grant.term, grant.holder))
+        return released
+
+    def _local_leases(self) -> LocalLeases | None:
+        if self._backend is None or self._engine.forked:
+            self.call(self._open())
+        return self._local
 
     async def _close(self) -> None:
         if self._keeper is not None:
@@ -193,7 +217,7 @@ class Leases:
             await self._keeper.halt()
         if self._backend is not None:
             await self._backend.close()
-        self._backend = self._keeper = None
+        self._backend = self._keeper = self._local = None
         self._telling.close()
         self._tell_anew()
 
@@ -291,16 +315,18 @@ class Leases:
             if self._backend is not None:
                 _inherited.append(self._backend)  # the parent's: never to be closed from here
             self._engine = Engine("tenure-leases-loop")
-            self._backend = self._keeper = self._opening = None
+            self._backend = self._keeper = self._opening = self._local = None
             self._tell_anew()
 
 
 class Lease:
     """A lease that this process holds."""
 
-    def __init__(self, leases: Leases, held: Held) -> None:
+    def __init__(self, leases: Leases, held: Held, local: LocalLeases | None = None) -> None:
         self._leases = leases
         self._held = held
+        self._local = local
+        """Where it can be given back on the calling thread; only if nobody keeps it alive."""
         self._pid = os.getpid()
 
     @property
@@ -349,6 +375,9 @@ class Lease:
     def release(self) -> bool:
         """Give it back; False if it was somebody else's by now."""
         self._check_parent()
+        if self._local is not None and self._held.over is None:
+            self._held.over = "released"
+            return self._leases.release_here(self._local, self._held.grant)
         return self._leases.call(self.give_back())
 
     def fence(self, connection: Any) -> None:

@@ -33,6 +33,7 @@ from tenure.tasks import Run, Task, Tasks
 
 BACKOFF_MOST = 300.0
 ERROR_LENGTH = 8_000
+GATHER = 0.004
 _PACKAGE = Path(__file__).parent
 
 Execute = Callable[[Task, Run, float | None], Awaitable[None]]
@@ -66,6 +67,8 @@ class Worker(Service):
         self._stopping = False
         self._backlog = False
         """Did the last claim find more runs than there was room for?"""
+        self._freed_at = float("-inf")
+        """When a slot became free while all were taken."""
         self._doubt_until = float("-inf")
         self._look_at = clock.monotonic() + self._look_every
         """When to ask the store for claims of ours that we do not know of."""
@@ -77,6 +80,8 @@ class Worker(Service):
     async def step(self) -> float | None:
         # Results can wait for a moment, runs that are due already cannot: while there are more of
         # them than slots, claim first and report while these run.
+        if self._backlog and (pause := self._until_worth_it()) > 0:
+            return pause
         claim_first, self._backlog = self._backlog, False
         if claim_first:
             delay = await self._look_for_work()
@@ -87,6 +92,14 @@ class Worker(Service):
         if self._results:
             await self._report()
         return await self._look_for_work()
+
+    def _until_worth_it(self) -> float:
+        """A claim is a transaction: when slots become free one by one, a moment's wait fills
+        many with one."""
+        free = self._settings.concurrency - len(self._running)
+        if self._stopping or free == 0 or free * 2 >= self._settings.concurrency:
+            return 0.0
+        return self._freed_at + GATHER - self.clock.monotonic()
 
     async def _look_for_work(self) -> float | None:
         node = self._present()
@@ -185,6 +198,8 @@ class Worker(Service):
     def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
         # Cancelled before its first line: nothing of it was executed.
         self._results.append(self._put_back(run) if task.cancelled() else task.result())
+        if len(self._running) == self._settings.concurrency:
+            self._freed_at = self.clock.monotonic()
         del self._running[run.id, run.attempt]
         self.wake()
 

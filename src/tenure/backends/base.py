@@ -122,6 +122,19 @@ class LeaseStore(Protocol):
         ...
 
 
+@runtime_checkable
+class LocalLeases(Protocol):
+    """Leases of a store that is no network away: they can be had on the calling thread too.
+
+    For plain calls that block anyway: `acquire` and `release` as above, without the way to
+    Tenure's own thread and back.
+    """
+
+    def acquire_here(self, name: str, holder: Holder, ttl: float) -> Grant | LeaseRecord: ...
+
+    def release_here(self, grant: Grant) -> bool: ...
+
+
 class ScheduleStore(Protocol):
     """Schedules, the fence, and the one transaction that fires."""
 

@@ -80,11 +80,16 @@ class Connection:
         answer, and the write lock is not asked for.
         """
 
-        def look_and_write(work: Work[T], wait: _Wait) -> T:
-            seen = self._read(unless, wait)
-            return self._write(work, wait) if seen is None else seen
+        return await self._call(lambda work, wait: self._look_and_write(work, unless, wait), work)
 
-        return await self._call(look_and_write, work)
+    def write_here(self, work: Work[T], *, unless: Work[T | None] = lambda _: None) -> T:
+        """The same, on the calling thread: without the two thread switches, and blocking it."""
+        self.statements += 1
+        return self._guard(lambda: self._look_and_write(work, unless, _Wait()))
+
+    def _look_and_write(self, work: Work[T], unless: Work[T | None], wait: _Wait) -> T:
+        seen = self._read(unless, wait)
+        return self._write(work, wait) if seen is None else seen
 
     def hold_still(self, patience: float) -> bool:
         return self._in_call.acquire(timeout=patience)

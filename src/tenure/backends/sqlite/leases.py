@@ -17,7 +17,7 @@ from typing import Any
 
 from tenure.backends.base import lease_topic
 from tenure.backends.sql import load
-from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.connection import Connection, Work
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
@@ -74,6 +74,22 @@ class SQLiteLeases:
         floor: int = 0,
         info: Mapping[str, Any] | None = None,
     ) -> Grant | LeaseRecord:
+        look, work = self._acquiring(name, holder, ttl, fenced, floor, info or {})
+        return self._answer(name, await self._connection.write(work, unless=look))
+
+    def acquire_here(self, name: str, holder: Holder, ttl: float) -> Grant | LeaseRecord:
+        look, work = self._acquiring(name, holder, ttl, False, 0, {})
+        return self._answer(name, self._connection.write_here(work, unless=look))
+
+    def _acquiring(
+        self,
+        name: str,
+        holder: Holder,
+        ttl: float,
+        fenced: bool,
+        floor: int,
+        info: Mapping[str, Any],
+    ) -> tuple[Work[Grant | sqlite3.Row | None], Work[Grant | sqlite3.Row]]:
         def look(c: sqlite3.Connection) -> Grant | sqlite3.Row | None:
             """Whoever is refused should not have queued for the write lock."""
             row = self._row(c, name)
@@ -102,7 +118,7 @@ class SQLiteLeases:
                 "fenced": fenced,
                 "now": now,
                 "boot_now": boot_now,
-                "info": json.dumps(dict(info or {})),
+                "info": json.dumps(dict(info)),
                 "dead_holder": dead["holder"] if dead else None,
                 "dead_term": dead["term"] if dead else None,
                 "dead_counter": dead["counter"] if dead else None,
@@ -118,7 +134,9 @@ class SQLiteLeases:
             c.execute(_sql["begin_history"], {**values, "term": term})
             return Grant(name, holder.id, term, ttl)
 
-        answer = await self._connection.write(work, unless=look)
+        return look, work
+
+    def _answer(self, name: str, answer: Grant | sqlite3.Row) -> Grant | LeaseRecord:
         if isinstance(answer, Grant):
             self._seen.pop(name, None)
             return answer
@@ -133,6 +151,19 @@ class SQLiteLeases:
         return await self._connection.write(work)
 
     async def release(self, grant: Grant, reason: str = "released") -> bool:
+        released = await self._connection.write(self._releasing(grant, reason))
+        if released:
+            self._wakeups.send(lease_topic(grant.name))
+        return released
+
+    def release_here(self, grant: Grant) -> bool:
+        released = self._connection.write_here(self._releasing(grant, "released"))
+        if released:
+            # Only the number: callbacks belong to the loop, which will see it.
+            self._lock_file.wake(lease_topic(grant.name))
+        return released
+
+    def _releasing(self, grant: Grant, reason: str) -> Work[bool]:
         def work(c: sqlite3.Connection) -> bool:
             if not c.execute(_sql["release"], self._key(grant)).rowcount:
                 return False
@@ -140,10 +171,7 @@ class SQLiteLeases:
             c.execute(_sql["end_history"], self._key(grant, now=now, reason=reason))
             return True
 
-        released = await self._connection.write(work)
-        if released:
-            self._wakeups.send(lease_topic(grant.name))
-        return released
+        return work
 
     async def evict(self, name: str, reason: str) -> LeaseRecord | None:
         def work(c: sqlite3.Connection) -> sqlite3.Row | None:
