@@ -16,6 +16,7 @@ from tenure.execution import Wrapper
 from tenure.facts import Fact
 from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.settings import Settings
+from tenure.signals import Signals
 from tenure.tasks import Tasks
 from tenure.triggers import Trigger
 
@@ -126,26 +127,13 @@ class Scheduler(_Declaring):
                 "run() handles signals, so it belongs to the main thread. Elsewhere use start()"
                 " and stop(), or `with scheduler:`."
             )
-        ended = threading.Event()
-        previous = {}
-
-        def stop(number: int, frame: object) -> None:
-            if ended.is_set():
-                raise KeyboardInterrupt
-            ended.set()
-
         # Before the start: a signal during it must not be lost, nor end the process impolitely.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            previous[number] = signal.signal(number, stop)
-        try:
-            self.start()
-            # A wait without an end cannot be interrupted by a signal on every platform.
-            while not ended.wait(timeout=3600):
-                pass
-        finally:
-            self.stop()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        with Signals() as signals:
+            try:
+                self.start()
+                signals.wait()
+            finally:
+                self.stop()
 
     def start(self) -> None:
         """Join the cluster, in the background. TENURE_ENABLED=0 makes it do nothing."""
