@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from benchmarks.figures import Figure
@@ -15,6 +16,7 @@ from tenure.errors import ConfigError
 
 BEGIN = "<!-- figures: filled in by scripts/bench --update -->"
 END = "<!-- end of figures -->"
+WIDTH = 100
 HEADINGS = ("figure", "n", "median", "p99", "spread", "target", "met")
 
 
@@ -56,7 +58,8 @@ def text(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
 def markdown(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
     table = (HEADINGS, ("---", *["--:"] * 4, "---", "---"), *rows(figures))
     lines = [f"| {' | '.join(row)} |" for row in table]
-    return "\n".join([_facts(facts), "", *lines, "", verdict(figures)])
+    about, judgement = fill(_facts(facts), WIDTH), fill(verdict(figures), WIDTH)
+    return "\n".join([about, "", *lines, "", judgement])
 
 
 def to_json(figures: Mapping[str, Sequence[Figure]], facts: Mapping[str, str]) -> dict[str, Any]:
