@@ -383,8 +383,8 @@ class Lease:
     def fence(self, connection: Any) -> None:
         """Within your own transaction: raise `Fenced` if a newer term has written here.
 
-        `connection` is your sqlite3 connection, to a database that has Tenure's tables. The check
-        and your writes commit together, or not at all.
+        `connection` is your sqlite3 or psycopg connection, to a database that has Tenure's tables.
+        The check and your writes commit together, or not at all.
         """
         fence_of(connection)(connection, self._leases.namespace, self.name, self.term, self.holder)
 
