@@ -17,7 +17,8 @@ from tenure.errors import (
     UnknownTask,
 )
 from tenure.guards import Skipped
-from tenure.locks import Lease, Leases
+from tenure.lease import Lease
+from tenure.locks import Leases
 from tenure.scheduler import AsyncScheduler, Scheduler
 from tenure.settings import Settings
 from tenure.single_instance import single_instance

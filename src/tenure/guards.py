@@ -18,7 +18,8 @@ from tenure.settings import check_ttl
 from tenure.threads import Threads
 
 if TYPE_CHECKING:
-    from tenure.locks import Lease, Leases
+    from tenure.lease import Lease
+    from tenure.locks import Leases
 
 RESERVED = "tenure/"
 WhenHeld = Literal["fail", "skip", "standby"]

@@ -14,7 +14,6 @@ import asyncio
 import functools
 import inspect
 import logging
-import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, Literal, ParamSpec, Self, TypeVar
@@ -23,16 +22,17 @@ from tenure.backends.base import LeaseBackend, LeaseStore, LocalLeases
 from tenure.clock import Clock, SystemClock
 from tenure.elector import Elector
 from tenure.engine import Engine
-from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable, TenureError
+from tenure.errors import ConfigError, LeaseHeld, StoreUnavailable, TenureError
 from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, LeaseReleased, log
 from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
 from tenure.identity import new_holder
 from tenure.keeper import Held, Keeper
+from tenure.lease import Lease
 from tenure.model import Grant, Holder, LeaseRecord
 from tenure.service import why
 from tenure.settings import Settings
 from tenure.startup import Stages
-from tenure.stores import fence_of, parse_leases, resolve
+from tenure.stores import parse_leases, resolve
 from tenure.threads import Threads
 
 P = ParamSpec("P")
@@ -317,99 +317,3 @@ class Leases:
             self._engine = Engine("tenure-leases-loop")
             self._backend = self._keeper = self._opening = self._local = None
             self._tell_anew()
-
-
-class Lease:
-    """A lease that this process holds."""
-
-    def __init__(self, leases: Leases, held: Held, local: LocalLeases | None = None) -> None:
-        self._leases = leases
-        self._held = held
-        self._local = local
-        """Where it can be given back on the calling thread; only if nobody keeps it alive."""
-        self._pid = os.getpid()
-
-    @property
-    def name(self) -> str:
-        return self._held.grant.name
-
-    @property
-    def term(self) -> int:
-        """The fencing token: greater than that of every earlier holder."""
-        return self._held.grant.term
-
-    @property
-    def holder(self) -> str:
-        return self._held.grant.holder
-
-    @property
-    def inherited(self) -> bool:
-        """Is this a forked child's copy of what its parent holds?"""
-        return self._pid != os.getpid()
-
-    @property
-    def held(self) -> bool:
-        """May it be trusted, at this instant?"""
-        return not self.inherited and self._held.trusted
-
-    @property
-    def remaining(self) -> float:
-        """Seconds for which it may be trusted without another renewal."""
-        return 0.0 if self.inherited else self._held.remaining
-
-    def check(self) -> None:
-        """Raise `LeaseLost` unless it may be trusted, at this instant."""
-        self._check_parent()
-        if not self._held.trusted:
-            why = self._held.over or "it was not renewed in time"
-            raise LeaseLost(
-                f"lease {self.name!r}, term {self.term}, can no longer be trusted: {why}."
-                " Stop what it guards."
-            )
-
-    def renew(self) -> bool:
-        """Prolong it by its ttl; False if it is somebody else's by now."""
-        self._check_parent()
-        return self._leases.call(self._renew())
-
-    def release(self) -> bool:
-        """Give it back; False if it was somebody else's by now."""
-        self._check_parent()
-        if self._local is not None and self._held.over is None:
-            self._held.over = "released"
-            return self._leases.release_here(self._local, self._held.grant)
-        return self._leases.call(self.give_back())
-
-    def fence(self, connection: Any) -> None:
-        """Within your own transaction: raise `Fenced` if a newer term has written here.
-
-        `connection` is your sqlite3 or psycopg connection, to a database that has Tenure's tables.
-        The check and your writes commit together, or not at all.
-        """
-        fence_of(connection)(connection, self._leases.namespace, self.name, self.term, self.holder)
-
-    def _check_parent(self) -> None:
-        if self.inherited:
-            raise LeaseLost(
-                f"lease {self.name!r} belongs to the parent process {self._pid}; a forked child"
-                " must acquire its own."
-            )
-
-    async def _renew(self) -> bool:
-        backend = await self._leases._open()
-        begun = self._leases._clock.monotonic()
-        renewed = await backend.leases.renew([self._held.grant])
-        if renewed:
-            self._held.renewed(begun)
-        else:
-            self._held.over = "lost"
-        return bool(renewed)
-
-    async def give_back(self) -> bool:
-        await self._leases._open()
-        assert self._leases._keeper is not None
-        return await self._leases._keeper.release(self._held)
-
-    def __repr__(self) -> str:
-        state = "held" if self.held else (self._held.over or "suspended")
-        return f"<Lease {self.name!r} term={self.term} {state}>"

@@ -6,7 +6,8 @@ from typing import Self
 
 from tenure.errors import ConfigError, LeaseHeld
 from tenure.guards import Hold, WhenHeld
-from tenure.locks import Lease, Leases
+from tenure.lease import Lease
+from tenure.locks import Leases
 from tenure.model import LeaseRecord
 from tenure.workers import check_workers
 

@@ -27,7 +27,8 @@ from tenure.clock import SystemClock
 from tenure.core import enabled
 from tenure.errors import ConfigError
 from tenure.guards import Leadership, check_name
-from tenure.locks import Lease, Leases
+from tenure.lease import Lease
+from tenure.locks import Leases
 
 ASK_AGAIN = 0.5
 
