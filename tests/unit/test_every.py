@@ -174,7 +174,7 @@ def test_wrong_interval_says_what_is_wrong(arguments: dict[str, Any], said: str)
         "null",
         '{"type":"other","v":1}',
         '{"type":"every"}',
-        '{"type":"every","v":2,"seconds":5}',
+        '{"type":"every","v":99,"seconds":5}',
         '{"type":"every","v":1}',
         '{"type":"every","v":1,"seconds":-5}',
         '{"type":"every","v":1,"seconds":1e-9}',

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, Self
 
 
 class Trigger(Protocol):
     """Nominal times in UTC, strictly growing."""
+
+    @property
+    def jitter(self) -> float:
+        """The longest delay between a nominal time and when it is due, in seconds; 0 for none."""
+        ...
+
+    def delay(self, uid: int, nominal: datetime) -> timedelta:
+        """How long after `nominal` the schedule `uid` is due: in [0, jitter], always the same."""
+        ...
 
     def anchored(self, now: datetime) -> Self:
         """This trigger, with what it left open fixed at the time of its creation."""

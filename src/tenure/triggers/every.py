@@ -13,8 +13,9 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tenure.errors import InvalidTrigger
+from tenure.triggers import jitter as jitters
 
-VERSION = 1
+VERSIONS = (1, 2)
 SHORTEST = timedelta(milliseconds=10)
 LONGEST = timedelta(days=366 * 100)
 _CLOCK_UNITS = {"seconds": 1, "minutes": 60, "hours": 3600}
@@ -30,6 +31,7 @@ def every(
     weeks: int = 0,
     start: datetime | None = None,
     tz: str | None = None,
+    jitter: float = 0,
 ) -> Every:
     """Every so often, counted from `start`, or from when the schedule was created.
 
@@ -81,6 +83,7 @@ def every(
         anchor=None if start is None else start.astimezone(UTC),
         tz=tz,
         from_start=start is not None,
+        jitter=jitters.check(jitter),
     )
 
 
@@ -94,6 +97,7 @@ class Every:
     tz: str | None = None
     from_start: bool = False
     """The anchor is itself an occurrence: it was given as `start`."""
+    jitter: float = 0.0
 
     def anchored(self, now: datetime) -> Every:
         if self.anchor is not None:
@@ -108,19 +112,23 @@ class Every:
         number = self._number(until)
         return None if number < self._first else self._at(number)
 
+    def delay(self, uid: int, nominal: datetime) -> timedelta:
+        return jitters.delay(self.jitter, uid, nominal)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "type": "every",
-            "v": VERSION,
+            "v": 2 if self.jitter else 1,  # what version 1 could say, older nodes can still read
             **({"days": self.days} if self.days else {"seconds": self.seconds}),
             **({} if self.anchor is None else {"anchor": self.anchor.isoformat()}),
             **({} if self.tz is None else {"tz": self.tz}),
             **({"from_start": True} if self.from_start else {}),
+            **({"jitter": self.jitter} if self.jitter else {}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Every:
-        if data["v"] != VERSION:
+        if data["v"] not in VERSIONS:
             raise InvalidTrigger(f"version {data['v']} of 'every' is not known to this code")
         trigger = cls(
             seconds=float(data.get("seconds", 0)),
@@ -128,6 +136,7 @@ class Every:
             anchor=datetime.fromisoformat(data["anchor"]) if "anchor" in data else None,
             tz=data.get("tz"),
             from_start=bool(data.get("from_start", False)),
+            jitter=jitters.check(data.get("jitter", 0)),
         )
         try:
             interval = timedelta(days=trigger.days) or timedelta(seconds=trigger.seconds)
