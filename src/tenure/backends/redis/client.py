@@ -19,7 +19,9 @@ from urllib.parse import unquote, urlsplit
 import redis.asyncio as redis
 from redis import exceptions
 from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
 
 from tenure.errors import ConfigError, StoreError, StoreUnavailable
 
@@ -29,6 +31,9 @@ _OPTIONS: dict[str, Any] = {
     "socket_timeout": LIMIT,
     "socket_connect_timeout": LIMIT,
     "decode_responses": True,
+    # Our callers try again by themselves, and must know of it: a subscription that the driver made
+    # anew on its own has another client id, and a release that it sent twice looks like a loss.
+    "retry": Retry(NoBackoff(), 0),
 }
 
 
@@ -40,6 +45,7 @@ def connect(url: str) -> Any:
         return _sentinel(parts, options)
     if parts.scheme in ("redis+cluster", "rediss+cluster"):
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
+        del options["retry"]  # it follows slots that moved by trying again
         return RedisCluster(
             startup_nodes=nodes, ssl=parts.scheme.startswith("rediss"), **_auth(parts), **options
         )

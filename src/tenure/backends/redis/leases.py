@@ -1,7 +1,7 @@
 """Leases on Redis: a hash for each, changed by scripts alone, readable with redis-cli.
 
     tenure:{namespace}:lease:<name>   the lease      tenure:{namespace}:leases    all names
-    tenure:{namespace}:history        past holders   tenure:{namespace}:server    see acquire.lua
+    tenure:{namespace}:history        past holders   tenure:{namespace}:server    see began.lua
 
 The term is the greatest of the last one + 1, the caller's floor + 1 and the server's time in
 milliseconds: so it grows even if the server forgot everything.
@@ -19,9 +19,11 @@ from tenure.backends.judge import Judge, Row, mark
 from tenure.backends.redis.client import bounded, script
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, from_micros
+from tenure.errors import StoreUnavailable
 from tenure.model import Grant, Holder, LeaseRecord, Tenure
 
 KEEP_HISTORY = 1_000
+NOT_YET = -1
 _NUMBERS = {"term": int, "counter": int, "pid": int, "started": int, "client": int}
 _TIMES = ("acquired_at", "renewed_at", "expires_at")
 
@@ -38,9 +40,12 @@ class RedisLeases:
         self._prefix = f"tenure:{{{namespace}}}:"
         self._names = f"{self._prefix}leases"
         self._history = f"{self._prefix}history"
+        self._server = f"{self._prefix}server"
         self._scripts = {
-            name: client.register_script(script(name))
-            for name in ("acquire", "renew", "release", "forget")
+            "acquire": client.register_script(script("began") + script("acquire")),
+            "renew": client.register_script(script("began") + script("renew")),
+            "release": client.register_script(script("release")),
+            "forget": client.register_script(script("forget")),
         }
 
     async def acquire(
@@ -65,7 +70,6 @@ class RedisLeases:
             "floor": floor,
             "info": json.dumps(dict(info or {})),
             "keep": KEEP_HISTORY,
-            "untouched": self._wakeups.untouched_for(ttl),
             "own": name.endswith(holder.id),
             **self._ours(),
         }
@@ -89,7 +93,7 @@ class RedisLeases:
         self, request: dict[str, Any]
     ) -> int | tuple[dict[str, Any] | None, datetime | None]:
         name = request["name"]
-        keys = [self._key(name), self._names, self._history, f"{self._prefix}server"]
+        keys = [self._key(name), self._names, self._history, self._server]
         reply = await self._run("acquire", keys, json.dumps(request))
         if len(reply) == 1:
             return int(reply[0])
@@ -103,10 +107,17 @@ class RedisLeases:
     async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
         if not grants:
             return set()
-        request = {**self._ours(), "grants": [[g.holder, str(g.term)] for g in grants]}
-        keys = [self._key(grant.name) for grant in grants]
-        reply = await self._run("renew", keys, json.dumps(request))
-        return {grant for grant, renewed in zip(grants, reply, strict=True) if renewed}
+        about = [[g.holder, str(g.term), g.name.endswith(g.holder)] for g in grants]
+        keys = [self._server, *(self._key(grant.name) for grant in grants)]
+        reply = await self._run("renew", keys, json.dumps({**self._ours(), "grants": about}))
+        answers = dict(zip(grants, reply, strict=True))
+        unsettled = [grant for grant, answer in answers.items() if answer == NOT_YET]
+        if unsettled:
+            raise StoreUnavailable(
+                f"this Redis began anew less than {unsettled[0].ttl:g} s ago, and may have missed"
+                f" that another holds lease {unsettled[0].name!r} by now. It is asked again."
+            )
+        return {grant for grant, answer in answers.items() if answer}
 
     async def release(self, grant: Grant, reason: str = "released") -> bool:
         about = {"holder": grant.holder, "term": str(grant.term)}

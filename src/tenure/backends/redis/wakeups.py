@@ -18,7 +18,7 @@ from tenure.clock import Clock
 from tenure.errors import StoreError
 
 RETRY = 0.5
-HEALTH = 2.0
+SILENCE = 2.0
 
 
 class RedisWakeups:
@@ -30,19 +30,11 @@ class RedisWakeups:
         self.channel = f"tenure:{{{namespace}}}:wake"
         self.client_id: int | None = None
         self.run = ""
-        self._up_since = 0.0
-        self._flushed = True
         self._callbacks = Callbacks()
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._callbacks.subscribe(topic, callback)
-
-    def untouched_for(self, seconds: float) -> bool:
-        """Has this server run for so long, and was it never emptied? Then what is not there was
-        never there."""
-        up = self._clock.monotonic() - self._up_since
-        return not self._flushed and up > seconds
 
     async def open(self) -> None:
         await self.look()
@@ -57,12 +49,9 @@ class RedisWakeups:
                 await task
 
     async def look(self) -> None:
-        """Which server this is, since when it runs, and whether it was emptied."""
+        """Which server this is, and which run of it: client ids mean nothing elsewhere."""
         server = await bounded(self._client.info("server"))
-        calls = await bounded(self._client.info("commandstats"))
         self.run = str(server["run_id"])
-        self._up_since = self._clock.monotonic() - float(server["uptime_in_seconds"])
-        self._flushed = any(f"cmdstat_{name}" in calls for name in ("flushall", "flushdb"))
 
     async def _listen(self) -> Any:
         listening = self._client.pubsub()
@@ -84,17 +73,21 @@ class RedisWakeups:
                 await listening.aclose()
 
     async def _watch(self, listening: Any) -> None:
+        asked = False
         while True:
             try:
                 if listening is None:
                     await self.look()
-                    listening = await self._listen()
+                    listening, asked = await self._listen(), False
                     self._callbacks.call_all()  # whatever was said meanwhile was not heard
-                message = await listening.get_message(
-                    ignore_subscribe_messages=True, timeout=HEALTH
-                )
-                if message is not None:
-                    self._callbacks.call(str(message["data"]))
+                heard = await listening.parse_response(block=False, timeout=SILENCE)
+                if heard is None and asked:
+                    raise TimeoutError  # the line is dead, though nobody said so
+                asked = heard is None
+                if asked:
+                    await bounded(listening.ping())
+                elif heard[0] == "message":
+                    self._callbacks.call(str(heard[2]))
             except (exceptions.RedisError, OSError, StoreError, TimeoutError):
                 if listening is not None:
                     await self._stop_listening(listening)

@@ -10,15 +10,11 @@ local a = cjson.decode(ARGV[1])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- A server that was restarted, emptied or failed over may have forgotten who holds what, while the
--- holder still trusts its lease. Unfenced leases are not granted until that trust has run out; but
--- a name that is the holder's own (its presence) was never anybody else's.
-local run, since = unpack(redis.call('HMGET', server, 'run', 'since'))
-if run ~= a.run then
-    since = (not run and a.untouched) and '0' or string.format('%.0f', now)
-    redis.call('HSET', server, 'run', a.run, 'since', since)
+-- A name that is the holder's own (its presence) was never anybody else's.
+local unsettled, since = false, 0
+if not a.fenced and not a.own then
+    unsettled, since = began_anew(server, a.ttl, now)
 end
-local unsettled = not a.fenced and not a.own and now < tonumber(since) + a.ttl * 1000
 
 local holder, term, counter = unpack(redis.call('HMGET', lease, 'holder', 'term', 'counter'))
 local free = not holder or holder == ''

@@ -10,6 +10,7 @@ end
 if not field.holder or field.holder == '' then
     return {}
 end
+redis.call('HDEL', lease, '')  -- as in renew.lua: to give back must not need memory
 if a.force then
     redis.call('HSET', lease, 'term', string.format('%.0f', tonumber(field.term) + 1))
 elseif field.holder ~= a.holder or field.term ~= a.term then
