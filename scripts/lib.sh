@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # What the scripts beside this file share: source it, do not run it.
-# It keeps a virtual environment in .venv and touches nothing else on the machine.
+# It keeps a virtual environment in .venv and touches nothing else on the machine. TENURE_VENV names
+# another folder for it: scripts/test --matrix has one for each Python.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-VENV="$ROOT/.venv"
+VENV="${TENURE_VENV:-$ROOT/.venv}"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
 say() { printf '%s\n' "$*" >&2; }
@@ -69,12 +70,12 @@ install() {
   rm -f "$VENV"/.installed-*
   if was_moved || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
     python="$(find_python)"
-    say "Creating .venv with $("$python" --version) ..."
+    say "Creating ${VENV#"$ROOT/"} with $("$python" --version) ..."
     "$python" -m venv --clear "$VENV" >&2 ||
       die "$python cannot create virtual environments; on Debian and Ubuntu install python3-venv."
     printf '%s\n' "$ROOT" >"$VENV/.root"
   fi
-  say "Installing Tenure and its $level packages into .venv (only when they change) ..."
+  say "Installing Tenure and its $level packages into ${VENV#"$ROOT/"} (only when they change) ..."
   # Without build isolation the build tools are pinned too, and later builds need no index.
   quiet_pip install --constraint constraints.txt hatchling editables
   if [ "$level" = runtime ]; then
@@ -96,7 +97,8 @@ ensure_venv() {
   (
     # Two scripts started together must not install into each other.
     if command -v flock >/dev/null 2>&1; then
-      exec 9>"$ROOT/.venv.lock"
+      mkdir -p "$(dirname "$VENV")"
+      exec 9>"$VENV.lock"
       flock 9
     fi
     is_installed "$1" || install "$1"
