@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
-from tenure.backends.redis.client import close, connect, like
+from tenure.backends.redis import target
+from tenure.backends.redis.client import close
 from tenure.backends.redis.leases import RedisLeases
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, SystemClock
@@ -25,19 +25,16 @@ class RedisBackend:
         namespace: str = "default",
         clock: Clock | None = None,
     ) -> None:
-        self._url = url
-        self._client = connect(url) if client is None else like(client)
+        self._target = target.parse(url) if client is None else target.of(client)
+        self._client = self._target.connect()
         clock = clock or SystemClock()
-        self.wakeups = RedisWakeups(self._client, namespace, clock)
+        self.wakeups = RedisWakeups(self._target, self._client, namespace, clock)
         self.leases = RedisLeases(self._client, self.wakeups, namespace, clock)
 
     @property
     def location(self) -> str:
         """The URL without its password."""
-        if not self._url:
-            return "redis (a client that was handed in)"
-        parts = urlsplit(self._url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return self._target.location
 
     async def open(self, *, migrate: bool = True) -> None:
         try:

@@ -1,101 +1,24 @@
-"""Connections to Redis: from a URL, through Sentinel, to a Cluster, or a client handed in.
-
-Forms of URL:
-
-    redis://host:6379/0                        rediss://… for TLS, unix:///path
-    redis+sentinel://host:26379,host2/service  asks the sentinels for the master of that service
-    redis+cluster://host:7000,host2:7000
-"""
+"""Calls to Redis: bounded in time, their failures told as ours."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import ssl
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import unquote, urlsplit
 
-import redis.asyncio as redis
 from redis import exceptions
-from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import NoBackoff
+from redis.asyncio.sentinel import MasterNotFoundError
 
-from tenure.errors import ConfigError, StoreError, StoreUnavailable
+from tenure.backends.redis.target import LIMIT
+from tenure.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
-LIMIT = 5.0
-_OPTIONS: dict[str, Any] = {
-    "socket_timeout": LIMIT,
-    "socket_connect_timeout": LIMIT,
-    "decode_responses": True,
-    # Our callers try again by themselves, and must know of it: a subscription that the driver made
-    # anew on its own has another client id, and a release that it sent twice looks like a loss.
-    "retry": Retry(NoBackoff(), 0),
-}
-
-
-def connect(url: str) -> Any:
-    """A client for this URL. Connects when it is first used."""
-    options = dict(_OPTIONS)
-    parts = urlsplit(url)
-    if parts.scheme in ("redis+sentinel", "rediss+sentinel"):
-        return _sentinel(parts, options)
-    if parts.scheme in ("redis+cluster", "rediss+cluster"):
-        nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
-        del options["retry"]  # it follows slots that moved by trying again
-        return RedisCluster(
-            startup_nodes=nodes, ssl=parts.scheme.startswith("rediss"), **_auth(parts), **options
-        )
-    return redis.Redis.from_url(url, **options)
-
-
-def like(client: Any) -> Any:
-    """A client of ours with the settings of one that was handed in, blocking or not."""
-    pool = getattr(client, "connection_pool", None)
-    settings = dict(getattr(pool, "connection_kwargs", {}))
-    if pool is None or "connection_pool" in settings:
-        raise ConfigError(
-            f"of {type(client).__qualname__} no settings can be taken over. Give a URL:"
-            " redis+sentinel://host:26379/service or redis+cluster://host:7000."
-        )
-    known = ("host", "port", "db", "username", "password", "path", "credential_provider")
-    options: dict[str, Any] = {name: settings[name] for name in known if name in settings}
-    options |= {name: value for name, value in settings.items() if name.startswith("ssl_")}
-    if "path" in options:
-        options["unix_socket_path"] = options.pop("path")
-    options["ssl"] = "SSL" in getattr(pool, "connection_class", type(None)).__name__
-    return redis.Redis(**options, **_OPTIONS)
-
-
-def _sentinel(parts: Any, options: dict[str, Any]) -> Any:
-    service, _, database = parts.path.strip("/").partition("/")
-    if not service:
-        raise ConfigError(
-            "a Sentinel URL names the service: redis+sentinel://host:26379,host2:26379/mymaster"
-        )
-    sentinel: Any = Sentinel(_hosts(parts.netloc, 26379), socket_timeout=LIMIT)  # type: ignore[no-untyped-call]
-    if parts.scheme.startswith("rediss"):
-        options["ssl"] = True
-    return sentinel.master_for(service, db=int(database or 0), **_auth(parts), **options)
-
-
-def _hosts(netloc: str, port: int) -> list[tuple[str, int]]:
-    hosts = []
-    for part in netloc.rpartition("@")[2].split(","):
-        host, _, given = part.partition(":")
-        hosts.append((host, int(given) if given else port))
-    return hosts
-
-
-def _auth(parts: Any) -> dict[str, Any]:
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    return {
-        **({"username": unquote(user)} if user else {}),
-        **({"password": unquote(password)} if password else {}),
-    }
+FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+"""What the driver raises; its own base class is not the base of all of them."""
+_REFUSED_FOR_NOW = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
 
 
 def script(name: str) -> str:
@@ -109,15 +32,19 @@ async def bounded(call: Awaitable[T]) -> T:
             return await call
     except TimeoutError as error:
         raise StoreUnavailable(f"Redis did not answer within {LIMIT:g} s.") from error
-    except (exceptions.RedisError, OSError) as error:
+    except FAILURES as error:
         translate(error)
 
 
 def translate(error: Exception) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
     text = str(error).strip() or type(error).__name__
+    _not_trusted(error)
     if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
-        raise StoreError(f"Redis refused: {text}. Check user, password and ACL.") from error
+        raise StoreError(
+            f"Redis refused: {text}. Check user, password and ACL; `tenure doctor` says which"
+            " rights are missing."
+        ) from error
     if isinstance(error, exceptions.ReadOnlyError):
         raise StoreUnavailable(
             f"this Redis is a replica and cannot be written ({text}). Give the master's address,"
@@ -125,11 +52,53 @@ def translate(error: Exception) -> NoReturn:
         ) from error
     if isinstance(error, exceptions.OutOfMemoryError):
         raise StoreUnavailable(f"Redis is out of memory ({text}). Nothing was changed.") from error
-    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
+    if isinstance(error, MasterNotFoundError):
+        raise StoreUnavailable(
+            f"{text}. Is the service's name in the URL right, are the sentinels up, and is there a"
+            " master?"
+        ) from error
+    if isinstance(error, exceptions.MovedError | exceptions.AskError):
+        raise StoreError(
+            f"this Redis is a node of a cluster ({text}). Write redis+cluster://host:port."
+        ) from error
+    if "Cluster mode is not enabled" in text:
+        raise StoreError("this Redis is not a cluster. Write redis://host:port.") from error
+    lost = exceptions.ConnectionError | exceptions.TimeoutError | exceptions.RedisClusterException
+    if isinstance(error, lost | OSError) or text.startswith(_REFUSED_FOR_NOW):
         raise StoreUnavailable(f"Redis is not available: {text}") from error
     raise StoreError(f"Redis: {text}") from error
 
 
+def _not_trusted(error: BaseException) -> None:
+    """TLS that cannot work does not become better by waiting: say what to change."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise StoreError(
+                f"the certificate of this Redis is not accepted: {cause.verify_message}. If it is"
+                " from a CA of your own, name it: rediss://host?ssl_ca_certs=/path/ca.pem. If the"
+                " name does not match, connect by a name that is in the certificate."
+            ) from error
+        if isinstance(cause, ssl.SSLError) and "REQUIRED" in (cause.reason or ""):
+            raise StoreError(
+                "this Redis wants a certificate of the client:"
+                " rediss://host?ssl_certfile=/path/client.pem&ssl_keyfile=/path/client.key."
+            ) from error
+        if isinstance(cause, ssl.SSLError) and (cause.reason or "").startswith("WRONG_VERSION"):
+            raise StoreError(
+                "this Redis does not speak TLS on that port. Give its TLS port, or write redis://"
+                " instead of rediss://."
+            ) from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 async def close(client: Any) -> None:
-    with suppress(exceptions.RedisError, OSError):
-        await client.aclose()
+    pool = getattr(client, "connection_pool", None)
+    sentinels = getattr(getattr(pool, "sentinel_manager", None), "sentinels", ())
+    for each in (client, *sentinels):
+        with suppress(*FAILURES):
+            await each.aclose()

@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from redis.exceptions import NoPermissionError
+
 from tenure.backends.base import lease_topic
 from tenure.backends.judge import Judge, Row, mark
 from tenure.backends.redis.client import bounded, script
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, from_micros
-from tenure.errors import StoreUnavailable
+from tenure.errors import StoreError, StoreUnavailable
 from tenure.model import Grant, Holder, LeaseRecord, Tenure
 
 KEEP_HISTORY = 1_000
@@ -182,7 +184,13 @@ class RedisLeases:
             return True
         if not row["fenced"] or not row["client"] or row["run"] != self._wakeups.run:
             return False
-        listed = await bounded(self._client.execute_command("CLIENT", "LIST", "ID", row["client"]))
+        looking = self._wakeups.home.execute_command("CLIENT", "LIST", "ID", row["client"])
+        try:
+            listed = await bounded(looking)
+        except StoreError as error:
+            if isinstance(error.__cause__, NoPermissionError):
+                return False  # without that right there are no hints, and the ttl decides
+            raise
         return self._judge.session_gone(record.name, not str(listed).strip())
 
     # -- within -----------------------------------------------------------------------------------
@@ -202,7 +210,7 @@ class RedisLeases:
         return await bounded(self._scripts[name](keys=keys, args=list(args)))
 
     async def _now(self) -> datetime:
-        seconds, micros = await bounded(self._client.time())
+        seconds, micros = await bounded(self._wakeups.home.time())
         return from_micros(seconds * 1_000_000 + micros)
 
     async def _read(self, name: str) -> dict[str, Any] | None:

@@ -1,6 +1,8 @@
 """Wake-ups on Redis: pub/sub on a connection of its own, which also shows that we live.
 
-Messages are lost whenever that connection is; polling is the truth.
+Messages are lost whenever that connection is; polling is the truth. In a cluster the connection is
+to the node that keeps the namespace; messages reach all nodes. A user that may not subscribe is
+woken every second to look.
 """
 
 from __future__ import annotations
@@ -13,20 +15,27 @@ from typing import Any
 from redis import exceptions
 
 from tenure.backends.callbacks import Callbacks
-from tenure.backends.redis.client import LIMIT, bounded
+from tenure.backends.redis.client import FAILURES, bounded, close
+from tenure.backends.redis.target import LIMIT, Target
 from tenure.clock import Clock
 from tenure.errors import StoreError
 
 RETRY = 0.5
 SILENCE = 2.0
+POLL = 1.0
+"""How often all look for themselves, if we may not subscribe."""
 
 
 class RedisWakeups:
     """Calls back on messages; knows the server's run and our client id on it."""
 
-    def __init__(self, client: Any, namespace: str, clock: Clock) -> None:
+    def __init__(self, target: Target, client: Any, namespace: str, clock: Clock) -> None:
+        self._target = target
         self._client = client
         self._clock = clock
+        self.home = client
+        """The server that keeps this namespace: of a cluster, one of its nodes."""
+        self._deaf = False
         self.channel = f"tenure:{{{namespace}}}:wake"
         self.client_id: int | None = None
         self.run = ""
@@ -37,7 +46,6 @@ class RedisWakeups:
         return self._callbacks.subscribe(topic, callback)
 
     async def open(self) -> None:
-        await self.look()
         listening = await self._listen()
         self._task = asyncio.create_task(self._watch(listening), name="tenure wake-ups")
 
@@ -47,28 +55,60 @@ class RedisWakeups:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if self.home is not self._client:
+            await close(self.home)
 
     async def look(self) -> None:
         """Which server this is, and which run of it: client ids mean nothing elsewhere."""
-        server = await bounded(self._client.info("server"))
+        if self._target.kind == "cluster":
+            # The cluster's client has to find the slot for this, wherever it is by now.
+            await bounded(self._client.exists(self.channel))
+            if self._moved():
+                node = self._client.get_node_from_key(self.channel)
+                if self.home is not self._client:
+                    await close(self.home)
+                self.home = self._target.at(node.host, node.port).connect()
+        server = await bounded(self.home.info("server"))
         self.run = str(server["run_id"])
 
+    def _moved(self) -> bool:
+        """Has the namespace gone to another node, as far as the cluster's client knows?"""
+        if self._target.kind != "cluster":
+            return False
+        node = self._client.get_node_from_key(self.channel)
+        if self.home is self._client or node is None:
+            return True
+        at = self.home.connection_pool.connection_kwargs
+        return (at["host"], at["port"]) != (node.host, node.port)
+
     async def _listen(self) -> Any:
-        listening = self._client.pubsub()
+        await self.look()
+        listening = self.home.pubsub()
         try:
             # Its own id first: a connection that listens can be asked nothing else.
             await bounded(listening.connect())
-            await bounded(listening.connection.send_command("CLIENT", "ID"))
-            self.client_id = int(await bounded(listening.connection.read_response()))
+            self.client_id = await self._ask(listening, "CLIENT", "ID")
             await bounded(listening.subscribe(self.channel))
+            self._deaf = await self._ask(listening) is None
         except BaseException:
             await self._stop_listening(listening)
             raise
         return listening
 
+    async def _ask(self, listening: Any, *command: str) -> Any:
+        """Its answer; None if we have no right to one."""
+        if command:
+            await bounded(listening.connection.send_command(*command))
+        try:
+            return await bounded(listening.connection.read_response(push_request=True))
+        except StoreError as error:
+            if isinstance(error.__cause__, exceptions.NoPermissionError):
+                return None
+            raise
+
     async def _stop_listening(self, listening: Any) -> None:
         self.client_id = None
-        with suppress(exceptions.RedisError, OSError, TimeoutError):
+        with suppress(*FAILURES, TimeoutError):
             async with asyncio.timeout(LIMIT):
                 await listening.aclose()
 
@@ -77,18 +117,22 @@ class RedisWakeups:
         while True:
             try:
                 if listening is None:
-                    await self.look()
                     listening, asked = await self._listen(), False
                     self._callbacks.call_all()  # whatever was said meanwhile was not heard
+                if self._deaf and not self._moved():
+                    await self._clock.sleep(POLL)
+                    await self._ask(listening, "PING")
+                    self._callbacks.call_all()
+                    continue
                 heard = await listening.parse_response(block=False, timeout=SILENCE)
-                if heard is None and asked:
+                if (heard is None and asked) or self._moved():
                     raise TimeoutError  # the line is dead, though nobody said so
                 asked = heard is None
                 if asked:
                     await bounded(listening.ping())
                 elif heard[0] == "message":
                     self._callbacks.call(str(heard[2]))
-            except (exceptions.RedisError, OSError, StoreError, TimeoutError):
+            except (*FAILURES, StoreError, TimeoutError):
                 if listening is not None:
                     await self._stop_listening(listening)
                     listening = None

@@ -1,0 +1,228 @@
+"""Where a Redis is: one server, behind Sentinel, or a cluster; by a URL or as a client has it.
+
+    redis://host:6379/0                        rediss://… for TLS, unix:///path
+    redis+sentinel://host:26379,host2/service  asks the sentinels for the master of that service
+    redis+cluster://host:7000,host2:7000       rediss+sentinel://, rediss+cluster:// for TLS
+
+What follows a `?` is for redis-py, such as ssl_ca_certs; sentinel_username and sentinel_password
+are for the sentinels. A client that was handed in belongs to its own loop or threads, so that only
+its settings are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import SplitResult, urlsplit
+
+import redis.asyncio as redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from tenure.errors import ConfigError
+
+LIMIT = 5.0
+_TIMES: dict[str, Any] = {"socket_timeout": LIMIT, "socket_connect_timeout": LIMIT}
+_DRIVERS = ("redis", "valkey")
+_TAKEN = ("db", "username", "password", "path", "credential_provider", "ssl")
+_PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
+Kind = Literal["server", "sentinel", "cluster"]
+Host = tuple[str, int]
+_KINDS: dict[str, Kind] = {"": "server", "sentinel": "sentinel", "cluster": "cluster"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Everything that is needed to connect, and nothing connected."""
+
+    kind: Kind
+    hosts: tuple[Host, ...]
+    """The server, the sentinels, or nodes of the cluster; none for a socket file."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """User, password, database, TLS: as redis-py calls them."""
+    service: str = ""
+    sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.options.get("ssl"))
+
+    @property
+    def location(self) -> str:
+        """As a URL, without passwords."""
+        if "unix_socket_path" in self.options:
+            return f"unix://{self.options['unix_socket_path']}"
+        scheme = "rediss" if self.tls else "redis"
+        hosts = ",".join(_joined(host) for host in self.hosts)
+        if self.kind == "cluster":
+            return f"{scheme}+cluster://{hosts}"
+        database = self.options.get("db") or 0
+        if self.kind == "sentinel":
+            tail = f"/{database}" if database else ""
+            return f"{scheme}+sentinel://{hosts}/{self.service}{tail}"
+        return f"{scheme}://{hosts}/{database}"
+
+    def connect(self) -> Any:
+        """A client. Connects when it is first used, and never repeats a command by itself."""
+        # Our callers try again by themselves, and must know of it: a subscription that the driver
+        # made anew on its own has another client id, and a release that it sent twice looks like a
+        # loss.
+        options = {**_TIMES, **self.options, "decode_responses": True, "retry": _never_again()}
+        try:
+            return self._client(options)
+        except TypeError as error:  # an option after the `?` that redis-py does not know
+            raise ConfigError(f"{self.location}: redis-py refuses an option: {error}") from error
+
+    def _client(self, options: dict[str, Any]) -> Any:
+        if self.kind == "cluster":
+            # Here trying again is how slots that moved are followed.
+            options["retry"] = Retry(NoBackoff(), 2)
+            nodes = [ClusterNode(host, port) for host, port in self.hosts]
+            return RedisCluster(startup_nodes=nodes, **options)
+        if self.kind == "sentinel":
+            asking = {**_TIMES, "retry": _never_again(), **self.sentinel_options}
+            sentinel: Any = Sentinel(self.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+            return sentinel.master_for(self.service, **options)
+        address: dict[str, Any] = (
+            {"host": self.hosts[0][0], "port": self.hosts[0][1]} if self.hosts else {}
+        )
+        return redis.Redis(**address, **options)
+
+    def at(self, host: str, port: int) -> Target:
+        """One server of it, by itself."""
+        options = {name: self.options[name] for name in self.options if name != "address_remap"}
+        return Target("server", ((host, port),), options)
+
+
+def parse(url: str) -> Target:
+    """Read a URL."""
+    parts = urlsplit(url)
+    scheme, _, form = parts.scheme.partition("+")
+    kind = _KINDS.get(form)
+    if kind is None:
+        raise ConfigError(
+            f"unknown form {parts.scheme!r} in {_hidden(parts)}; known are redis://, rediss://,"
+            " redis+sentinel://, redis+cluster:// and unix://."
+        )
+    try:
+        hosts = _hosts(parts.netloc.rpartition("@")[2], _PORTS[kind])
+        options = _options(parts, scheme, kind)
+    except ValueError as error:
+        raise ConfigError(f"{_hidden(parts)} cannot be read: {error}") from error
+    if scheme == "unix":
+        return Target("server", (), options)
+    sentinel = {
+        name.removeprefix("sentinel_"): options.pop(name)
+        for name in ("sentinel_username", "sentinel_password")
+        if name in options
+    }
+    if kind != "sentinel":
+        return Target(kind, hosts, options)
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise ConfigError(
+            "a Sentinel URL names the service: redis+sentinel://host:26379,host2:26379/mymaster"
+        )
+    options["db"] = int(database) if database.isdigit() else 0
+    return Target(kind, hosts, options, service, {**_tls(options), **sentinel})
+
+
+def of(client: Any) -> Target:
+    """Where this client of redis-py connects, blocking or not, plain, Sentinel's or a cluster's."""
+    if hasattr(client, "nodes_manager"):
+        nodes = client.nodes_manager
+        options = _settings(client, nodes.connection_kwargs)
+        if getattr(nodes, "address_remap", None) is not None:
+            options["address_remap"] = nodes.address_remap
+        hosts = tuple((node.host, int(node.port)) for node in nodes.startup_nodes.values())
+        return Target("cluster", hosts, options)
+    pool = getattr(client, "connection_pool", client)
+    given = getattr(pool, "connection_kwargs", None)
+    if given is None:
+        raise _unusable(client, "it has no connection pool")
+    options = _settings(client, {"connection_class": pool.connection_class, **given})
+    if hasattr(pool, "sentinel_manager"):
+        sentinels = [each.connection_pool for each in pool.sentinel_manager.sentinels]
+        asking = _settings(
+            client,
+            {"connection_class": sentinels[0].connection_class, **sentinels[0].connection_kwargs},
+        )
+        asking.pop("db", None)
+        found = tuple(
+            (each.connection_kwargs["host"], int(each.connection_kwargs["port"]))
+            for each in sentinels
+        )
+        return Target("sentinel", found, options, str(pool.service_name), asking)
+    if "unix_socket_path" in options:
+        return Target("server", (), options)
+    return Target(
+        "server", ((given.get("host", "localhost"), int(given.get("port", 6379))),), options
+    )
+
+
+def _settings(client: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a client's settings is about where and as whom, not about how it is used."""
+    kind = given.get("connection_class")
+    if kind is not None and kind.__module__.split(".")[0] not in _DRIVERS:
+        raise _unusable(client, f"its connections are of {kind.__module__}.{kind.__qualname__}")
+    options = {name: given[name] for name in _TAKEN if given.get(name) is not None}
+    options |= {
+        name: value
+        for name, value in given.items()
+        if name.startswith("ssl_") and value is not None
+    }
+    if "path" in options:
+        options["unix_socket_path"] = options.pop("path")
+    if kind is not None and "SSL" in kind.__name__:
+        options["ssl"] = True
+    return options
+
+
+def _unusable(client: Any, why: str) -> ConfigError:
+    return ConfigError(
+        f"from this {type(client).__qualname__} no settings can be taken: {why}. Give a URL"
+        " instead: redis://host:6379/0, redis+sentinel://host:26379/service or"
+        " redis+cluster://host:7000."
+    )
+
+
+def _options(parts: SplitResult, scheme: str, kind: Kind) -> dict[str, Any]:
+    """User, password, database and what follows the `?`, read by redis-py itself."""
+    netloc, path = parts.netloc, parts.path
+    if kind != "server":  # several hosts, and a path of our own: not for redis-py
+        netloc, path = netloc.rpartition("@")[0] + "@localhost", ""
+    options = dict(parse_url(f"{scheme}://{netloc}{path}?{parts.query}"))
+    secure = "SSL" in getattr(options.pop("connection_class", None), "__name__", "")
+    options = {name: value for name, value in options.items() if name not in ("host", "port")}
+    if "path" in options:
+        options["unix_socket_path"] = options.pop("path")
+    return options | ({"ssl": True} if secure else {})
+
+
+def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in options if name == "ssl" or name.startswith("ssl_")}
+
+
+def _hosts(text: str, port: int) -> tuple[Host, ...]:
+    found = []
+    for part in text.split(","):
+        split = urlsplit(f"//{part}")
+        found.append((split.hostname or "localhost", split.port or port))
+    return tuple(found)
+
+
+def _joined(host: Host) -> str:
+    name, port = host
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def _hidden(parts: SplitResult) -> str:
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _never_again() -> Retry:
+    return Retry(NoBackoff(), 0)
