@@ -9,6 +9,7 @@ from tenure.backends.redis.client import close
 from tenure.backends.redis.leases import RedisLeases
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, SystemClock
+from tenure.errors import StoreUnavailable
 
 
 class RedisBackend:
@@ -39,6 +40,9 @@ class RedisBackend:
     async def open(self, *, migrate: bool = True) -> None:
         try:
             await self.wakeups.open()
+        except StoreUnavailable as error:
+            await self.close()
+            raise StoreUnavailable(f"{str(error).rstrip('.')}. {self._target.advice}") from error
         except BaseException:
             await self.close()
             raise

@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import Any, NoReturn, TypeVar
 
 from redis import exceptions
-from redis.asyncio.sentinel import MasterNotFoundError
 
 from tenure.backends.redis.target import LIMIT
 from tenure.errors import StoreError, StoreUnavailable
@@ -52,11 +51,6 @@ def translate(error: Exception) -> NoReturn:
         ) from error
     if isinstance(error, exceptions.OutOfMemoryError):
         raise StoreUnavailable(f"Redis is out of memory ({text}). Nothing was changed.") from error
-    if isinstance(error, MasterNotFoundError):
-        raise StoreUnavailable(
-            f"{text}. Is the service's name in the URL right, are the sentinels up, and is there a"
-            " master?"
-        ) from error
     if isinstance(error, exceptions.MovedError | exceptions.AskError):
         raise StoreError(
             f"this Redis is a node of a cluster ({text}). Write redis+cluster://host:port."
@@ -70,23 +64,14 @@ def translate(error: Exception) -> NoReturn:
 
 
 def _not_trusted(error: BaseException) -> None:
-    """TLS that cannot work does not become better by waiting: say what to change."""
+    """A certificate does not become better by waiting: say what to change."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
+            why = cause.verify_message.rstrip(".")
             raise StoreError(
-                f"the certificate of this Redis is not accepted: {cause.verify_message}. If it is"
-                " from a CA of your own, name it: rediss://host?ssl_ca_certs=/path/ca.pem. If the"
-                " name does not match, connect by a name that is in the certificate."
-            ) from error
-        if isinstance(cause, ssl.SSLError) and "REQUIRED" in (cause.reason or ""):
-            raise StoreError(
-                "this Redis wants a certificate of the client:"
-                " rediss://host?ssl_certfile=/path/client.pem&ssl_keyfile=/path/client.key."
-            ) from error
-        if isinstance(cause, ssl.SSLError) and (cause.reason or "").startswith("WRONG_VERSION"):
-            raise StoreError(
-                "this Redis does not speak TLS on that port. Give its TLS port, or write redis://"
-                " instead of rediss://."
+                f"the certificate of this Redis is not accepted: {why}. If it is from a CA of your"
+                " own, name it: rediss://host?ssl_ca_certs=/path/ca.pem. If the name does not"
+                " match, connect by a name that is in the certificate."
             ) from error
 
 

@@ -52,6 +52,18 @@ class Target:
         return bool(self.options.get("ssl"))
 
     @property
+    def advice(self) -> str:
+        """What to look at if it does not answer."""
+        if self.kind == "sentinel":
+            return f"Are the sentinels up, is {self.service!r} their service, has it a master?"
+        if self.tls:
+            return (
+                f"Is {self.location} the right address, and does that port speak TLS? A server that"
+                " wants a certificate of its clients: ?ssl_certfile=…&ssl_keyfile=…"
+            )
+        return f"Is {self.location} the right address? If that port speaks TLS, write rediss://"
+
+    @property
     def location(self) -> str:
         """As a URL, without passwords."""
         if "unix_socket_path" in self.options:
@@ -67,11 +79,10 @@ class Target:
         return f"{scheme}://{hosts}/{database}"
 
     def connect(self) -> Any:
-        """A client. Connects when it is first used, and never repeats a command by itself."""
-        # Our callers try again by themselves, and must know of it: a subscription that the driver
-        # made anew on its own has another client id, and a release that it sent twice looks like a
-        # loss.
-        options = {**_TIMES, **self.options, "decode_responses": True, "retry": _never_again()}
+        """A client. Connects when it is first used."""
+        # Once more, at once: a connection of the pool may have died since its last use. More would
+        # only hide from our callers that Redis is away, and they try again by themselves.
+        options = {**_TIMES, **self.options, "decode_responses": True, "retry": again(1)}
         try:
             return self._client(options)
         except TypeError as error:  # an option after the `?` that redis-py does not know
@@ -80,11 +91,11 @@ class Target:
     def _client(self, options: dict[str, Any]) -> Any:
         if self.kind == "cluster":
             # Here trying again is how slots that moved are followed.
-            options["retry"] = Retry(NoBackoff(), 2)
+            options["retry"] = again(2)
             nodes = [ClusterNode(host, port) for host, port in self.hosts]
             return RedisCluster(startup_nodes=nodes, **options)
         if self.kind == "sentinel":
-            asking = {**_TIMES, "retry": _never_again(), **self.sentinel_options}
+            asking = {**_TIMES, "retry": again(0), **self.sentinel_options}
             sentinel: Any = Sentinel(self.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
             return sentinel.master_for(self.service, **options)
         address: dict[str, Any] = (
@@ -224,5 +235,6 @@ def _hidden(parts: SplitResult) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _never_again() -> Retry:
-    return Retry(NoBackoff(), 0)
+def again(times: int) -> Retry:
+    """How often the driver repeats a command by itself."""
+    return Retry(NoBackoff(), times)

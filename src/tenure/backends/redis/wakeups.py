@@ -16,7 +16,7 @@ from redis import exceptions
 
 from tenure.backends.callbacks import Callbacks
 from tenure.backends.redis.client import FAILURES, bounded, close
-from tenure.backends.redis.target import LIMIT, Target
+from tenure.backends.redis.target import LIMIT, Target, again
 from tenure.clock import Clock
 from tenure.errors import StoreError
 
@@ -87,6 +87,8 @@ class RedisWakeups:
         try:
             # Its own id first: a connection that listens can be asked nothing else.
             await bounded(listening.connect())
+            # One that the driver made anew behind our back would have another id.
+            listening.connection.retry = again(0)
             self.client_id = await self._ask(listening, "CLIENT", "ID")
             await bounded(listening.subscribe(self.channel))
             self._deaf = await self._ask(listening) is None
@@ -108,6 +110,8 @@ class RedisWakeups:
 
     async def _stop_listening(self, listening: Any) -> None:
         self.client_id = None
+        if listening.connection is not None:
+            listening.connection.retry = again(1)  # it goes back to the pool
         with suppress(*FAILURES, TimeoutError):
             async with asyncio.timeout(LIMIT):
                 await listening.aclose()
