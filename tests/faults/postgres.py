@@ -17,7 +17,8 @@ from psycopg.rows import DictRow, dict_row
 
 from tests.faults.accounting import account
 from tests.faults.programs.holder import boot_clock
-from tests.faults.support import LEADER, TTL, Cluster, Journal, Program, Store, task
+from tests.faults.support import LEADER, TTL, Cluster, Program, Store, task
+from tests.faults.trust import trusted_twice
 from tests.support.servers import PostgresServer
 
 TICK = task("tick", 0.25)
@@ -141,34 +142,6 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return (value - _EPOCH) // timedelta(microseconds=1)
     return value
-
-
-def trusted_twice(journal: Journal) -> Iterator[str]:
-    """Did two holders of the lease trust themselves at the same instant?
-
-    Each said until when it would, before it could know what was to come; that it let go, or was
-    killed, ends it sooner.
-    """
-    spans: dict[tuple[int, int], tuple[float, float]] = {}
-    for entry in journal.entries("trusts"):
-        key = entry["term"], entry.pid
-        begun, until = spans.get(key, (entry["boot"], entry["until"]))
-        spans[key] = begun, max(until, entry["until"])
-    for entry in journal.entries("lets go"):
-        key = entry["term"], entry.pid
-        if key in spans:
-            spans[key] = spans[key][0], min(spans[key][1], entry["boot"])
-    for entry in journal.entries("killed"):
-        for key, (begun, until) in spans.items():
-            if key[1] == entry["killed"]:
-                spans[key] = begun, min(until, entry["boot"])
-    ordered = sorted(spans.items())
-    for (earlier, (_, until)), (later, (begun, _)) in itertools.pairwise(ordered):
-        if begun < until:
-            yield (
-                f"terms {earlier[0]} and {later[0]} of the guard (pids {earlier[1]}, {later[1]})"
-                f" were both trusted for {until - begun:.3f} s"
-            )
 
 
 def missing(reason: str) -> NoReturn:

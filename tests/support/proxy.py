@@ -62,6 +62,15 @@ class Proxy:
 
         asyncio.run_coroutine_threadsafe(change(), self._loop).result()
 
+    def lead_to(self, target: int) -> None:
+        """Another port, for new lines; the old ones are reset."""
+
+        async def change() -> None:
+            self._target = target
+            self._cut()
+
+        asyncio.run_coroutine_threadsafe(change(), self._loop).result()
+
     async def _serve(self) -> None:
         self._socket.setblocking(False)
         accepting = asyncio.create_task(self._accept())

@@ -151,10 +151,7 @@ class ValkeyServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> Self:
-        options = {"port": str(self.port), "bind": "127.0.0.1", "save": "", **self.settings}
-        command = [str(_valkey_binary())]
-        for key, value in options.items():
-            command += [f"--{key}", value]
+        command = [str(_valkey_binary()), *self.arguments()]
         environment = dict(os.environ)
         if self._shift is not None:
             environment |= {
@@ -175,6 +172,10 @@ class ValkeyServer:
         self._await_ready()
         return self
 
+    def arguments(self) -> list[str]:
+        options = {"port": str(self.port), "bind": "127.0.0.1", "save": "", **self.settings}
+        return [word for key, value in options.items() for word in (f"--{key}", value)]
+
     def move_clock(self, seconds: float) -> None:
         """Let the server's clock be off by so much, from now on."""
         if self._shift is not None:
@@ -182,11 +183,32 @@ class ValkeyServer:
             fresh.write_text(f"{seconds:+f}")
             fresh.replace(self._shift)
 
+    def command(self, *words: object) -> Any:
+        """Say this to the server, and return what it answers."""
+        import redis
+
+        with redis.Redis.from_url(self.url, decode_responses=True) as line:
+            return line.execute_command(*words)
+
+    def follow(self, port: int) -> None:
+        """Become the replica of the server at this port; returns when it has caught up."""
+        self.command("REPLICAOF", "127.0.0.1", port)
+        deadline = time.monotonic() + 30
+        while self.command("INFO", "replication")["master_link_status"] != "up":
+            if time.monotonic() > deadline:
+                raise RuntimeError("the replica does not catch up")
+            time.sleep(0.02)
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(how)
             process.wait(timeout=30)
+
+    def empty(self) -> None:
+        """Of one that is stopped: let it have no data when it starts again."""
+        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+        (self.folder / "dump.rdb").unlink(missing_ok=True)
 
     def close(self) -> None:
         self.stop(signal.SIGKILL)

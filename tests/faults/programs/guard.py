@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from pathlib import Path
 
 from tenure import LeaseHeld, single_instance
 from tests.faults.programs.common import Options, start, told
@@ -13,6 +15,9 @@ def main(options: Options) -> None:
         options["url"], options["name"], options["when_held"], ttl=options["ttl"]
     )
     options.write("asked")
+    gate = options.get("gate")
+    while gate and not Path(gate).exists():
+        time.sleep(0.0005)
     try:
         with instance as guard:
             term = guard.lease.term if guard.lease else None

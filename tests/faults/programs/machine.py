@@ -7,10 +7,10 @@ sessions, the server's clock and the ttl decide, as they do between real machine
 from __future__ import annotations
 
 from tenure import identity
-from tenure.backends.postgres import leases
+from tenure.backends import judge
 
 
 def pretend(machine: str | None) -> None:
     if machine is not None:
         vars(identity)["clock_domain"] = lambda: machine
-        vars(leases)["clock_domain"] = lambda: machine
+        vars(judge)["clock_domain"] = lambda: machine

@@ -27,14 +27,16 @@ def main(options: Options) -> None:
 def make(options: Options) -> Scheduler:
     """A scheduler as the options say.
 
-    ttl, settings: its numbers. tasks: a list of
+    ttl, settings: its numbers. leases: where they are, if not in the store. tasks: a list of
         name; seconds: its interval
         work: how many seconds an execution takes; `again`: its attempts after the first
         coroutine: whether it is one
         on_crash, overlap, …: as they are
     """
     numbers = {"ttl": options["ttl"], "reap_every": 0.5, **options.get("settings", {})}
-    scheduler = Scheduler(options["url"], settings=Settings(**numbers))
+    scheduler = Scheduler(
+        options["url"], leases=options.get("leases"), settings=Settings(**numbers)
+    )
     for spec in options.get("tasks", []):
         declare(scheduler, options, **spec)
     scheduler.on("*", listener(options))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from redis.exceptions import NoPermissionError
@@ -43,6 +44,7 @@ class RedisLeases:
         self._names = f"{self._prefix}leases"
         self._history = f"{self._prefix}history"
         self._server = f"{self._prefix}server"
+        self._calls = count(1)
         self._scripts = {
             "acquire": client.register_script(script("began") + script("acquire")),
             "renew": client.register_script(script("began") + script("renew")),
@@ -134,6 +136,7 @@ class RedisLeases:
             **about,
             "reason": reason,
             "keep": KEEP_HISTORY,
+            "call": next(self._calls),
             "channel": self._wakeups.channel,
             "topic": lease_topic(name),
         }

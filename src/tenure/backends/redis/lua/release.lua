@@ -7,6 +7,11 @@ local field = {}
 for i = 1, #was, 2 do
     field[was[i]] = was[i + 1]
 end
+-- Sent once more by the driver, because the reply was lost: it is the answer of the first time.
+local call = a.holder and string.format('%s/%s/%d', a.holder, a.term, a.call)
+if call and field.holder == '' and field.released == call then
+    return { field.released_at, unpack(was) }
+end
 if not field.holder or field.holder == '' then
     return {}
 end
@@ -18,7 +23,7 @@ elseif field.holder ~= a.holder or field.term ~= a.term then
 end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-redis.call('HSET', lease, 'holder', '')
+redis.call('HSET', lease, 'holder', '', 'released', call or '', 'released_at', now)
 redis.call('LPUSH', history, cjson.encode({
     name = field.name, term = field.term, holder = field.holder, host = field.host,
     pid = field.pid, acquired_at = field.acquired_at, ended_at = now, reason = a.reason,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.postgres import trusted_twice
 from tests.faults.support import Journal
+from tests.faults.trust import trusted_twice
 
 
 @pytest.fixture
@@ -43,3 +43,11 @@ def test_who_was_killed_trusts_no_longer(journal: Journal) -> None:
     journal.write("killed", "somebody", killed=pid, boot=11.5)
     _trusts(journal, term=2, boot=11.6, until=15.0)
     assert not list(trusted_twice(journal))
+
+
+def test_who_trusts_again_after_it_ran_out_did_not_in_between(journal: Journal) -> None:
+    journal.write("trusts", "another", term=2, boot=13.5, until=14.5)
+    _trusts(journal, term=1, boot=15.0, until=17.0)
+    assert not list(trusted_twice(journal))
+    _trusts(journal, term=3, boot=16.0, until=18.0)
+    assert len(list(trusted_twice(journal))) == 1
