@@ -15,6 +15,7 @@ from tenure.errors import (
     StoreUnavailable,
     TenureError,
     UnknownTask,
+    UnknownTrigger,
 )
 from tenure.guards import Skipped
 from tenure.lease import Lease
@@ -23,7 +24,7 @@ from tenure.scheduler import AsyncScheduler, Scheduler
 from tenure.settings import Settings
 from tenure.single_instance import single_instance
 from tenure.tasks import Run, Tasks
-from tenure.triggers import every
+from tenure.triggers import cron, every
 from tenure.workers import check_workers
 
 __all__ = [
@@ -49,7 +50,9 @@ __all__ = [
     "Tasks",
     "TenureError",
     "UnknownTask",
+    "UnknownTrigger",
     "check_workers",
+    "cron",
     "every",
     "single_instance",
 ]

@@ -3,6 +3,7 @@
 TenureError
 ├── ConfigError            wrong settings, URL, trigger or arguments: nothing was changed
 │   ├── InvalidTrigger
+│   │   └── UnknownTrigger  stored by a newer version of Tenure: not wrong, only not known here
 │   ├── InvalidSchedule
 │   └── UnknownTask
 ├── NotFound               no schedule, run or lease of that name
@@ -38,6 +39,10 @@ class ConfigError(TenureError, ValueError):
 
 class InvalidTrigger(ConfigError):
     """A trigger that can never be right."""
+
+
+class UnknownTrigger(InvalidTrigger):
+    """A stored trigger of a type or version that this code does not know; newer code may."""
 
 
 class InvalidSchedule(ConfigError):

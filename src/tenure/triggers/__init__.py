@@ -6,13 +6,14 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from tenure.errors import InvalidTrigger
+from tenure.errors import InvalidTrigger, UnknownTrigger
 from tenure.triggers.base import Trigger
+from tenure.triggers.cron import Cron, cron
 from tenure.triggers.every import Every, every
 
-__all__ = ["Every", "Trigger", "dump", "every", "load"]
+__all__ = ["Cron", "Every", "Trigger", "cron", "dump", "every", "load"]
 
-_TYPES: dict[str, Any] = {"every": Every}
+_TYPES: dict[str, Any] = {"cron": Cron, "every": Every}
 
 
 def dump(trigger: Trigger) -> str:
@@ -21,13 +22,17 @@ def dump(trigger: Trigger) -> str:
 
 @lru_cache(maxsize=16_384)
 def load(text: str) -> Trigger:
-    """The trigger of a stored text. Cached: many schedules share few triggers."""
+    """The trigger of a stored text; cached, as it is needed again at every occurrence.
+
+    `UnknownTrigger`: newer code wrote it. `InvalidTrigger`: it is wrong.
+    """
     try:
         data = json.loads(text)
-        kind = _TYPES[data["type"]]
-        trigger: Trigger = kind.from_json(data)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidTrigger(
-            f"the stored trigger {text[:200]!r} cannot be read: {error}"
-        ) from error
+        kind = data["type"]
+        if isinstance(kind, str) and kind not in _TYPES:
+            raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
+        trigger: Trigger = _TYPES[kind].from_json(data)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        wrong = UnknownTrigger if isinstance(error, UnknownTrigger) else InvalidTrigger
+        raise wrong(f"the stored trigger {text[:200]!r} cannot be read: {error}") from error
     return trigger

@@ -1,25 +1,29 @@
 """`every`: a fixed distance from an anchor, so that nothing drifts.
 
-Seconds, minutes and hours are lengths of time. Days and weeks are steps of the local calendar in
-`tz`: "every day" stays at the same time of day across daylight saving. A local time that a clock
-change skips is moved to just after the gap; one that occurs twice means the first.
+Seconds, minutes and hours are lengths of time. Days, weeks, months and years are steps of the local
+calendar in `tz`: "every day" stays at the same time of day across daylight saving, "every month" at
+the same day, or at the last of a shorter month.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers import jitter as jitters
+from tenure.triggers import moments
+from tenure.triggers.base import Bounded
+from tenure.triggers.check import check_keys, check_occurs, check_version
+from tenure.triggers.interval import Interval, Unit
+from tenure.triggers.moments import Given
+from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
+from tenure.triggers.steps import Steps
+from tenure.triggers.walls import Policy, Walls, following, preceding
 
 VERSIONS = (1, 2)
-SHORTEST = timedelta(milliseconds=10)
-LONGEST = timedelta(days=366 * 100)
-_CLOCK_UNITS = {"seconds": 1, "minutes": 60, "hours": 3600}
-_CALENDAR_UNITS = {"days": 1, "weeks": 7}
+_KEYS = (KEYS - {"start"}) | {"type", "v", "seconds", "days", "months", "anchor", "from_start"}
 
 
 def every(
@@ -29,198 +33,180 @@ def every(
     hours: float = 0,
     days: int = 0,
     weeks: int = 0,
-    start: datetime | None = None,
-    tz: str | None = None,
+    months: int = 0,
+    years: int = 0,
+    unit: Unit | None = None,
+    count: float = 1,
+    start: Given | None = None,
+    end: Given | None = None,
+    tz: Zone = None,
+    except_dates: Iterable[Given] = (),
     jitter: float = 0,
+    gap: Gap | None = None,
+    fold: Fold | None = None,
 ) -> Every:
     """Every so often, counted from `start`, or from when the schedule was created.
 
     Without `start` the first occurrence is one interval after creation; with it, `start` itself.
+    The other options are those of `cron`.
 
     >>> every(minutes=5)
+    >>> every(unit="months", count=3)
     >>> every(days=1, start=datetime(2026, 1, 1, 7, 30), tz="Europe/Berlin")
     """
-    given = {
-        "seconds": seconds,
-        "minutes": minutes,
-        "hours": hours,
-        "days": days,
-        "weeks": weeks,
-    }
-    for unit, count in given.items():
-        if isinstance(count, bool) or not isinstance(count, int | float):
-            raise InvalidTrigger(f"every({unit}={count!r}): the count must be a number.")
-        if count < 0:
-            raise InvalidTrigger(f"every({unit}={count!r}): the count must not be negative.")
-    clock = sum(given[unit] * size for unit, size in _CLOCK_UNITS.items())
-    calendar = sum(given[unit] * size for unit, size in _CALENDAR_UNITS.items())
-    if clock and calendar:
-        raise InvalidTrigger(
-            "every() takes either clock units (seconds, minutes, hours) or calendar units (days,"
-            " weeks), because a day is not always 24 hours: every(hours=36), or every(days=2)."
-        )
-    if not clock and not calendar:
-        raise InvalidTrigger(
-            "every(): the interval is 0; it must be greater than 0, such as every(seconds=10)."
-        )
-    if calendar != int(calendar):
-        raise InvalidTrigger("every(days=…, weeks=…) takes whole numbers; use hours for parts.")
-    if clock and clock < SHORTEST.total_seconds():
-        raise InvalidTrigger(f"every(seconds={clock:g}): the shortest interval is 0.01 seconds.")
-    try:
-        too_long = timedelta(days=int(calendar), seconds=clock) > LONGEST
-    except (OverflowError, ValueError):
-        too_long = True
-    if too_long:
-        raise InvalidTrigger("every(): the longest interval is 100 years.")
-    if tz is not None:
-        _zone(tz)
-    if start is not None and start.tzinfo is None:
-        start = start.replace(tzinfo=_zone(tz))
-    return Every(
-        seconds=float(clock),
-        days=int(calendar),
-        anchor=None if start is None else start.astimezone(UTC),
-        tz=tz,
-        from_start=start is not None,
-        jitter=jitters.check(jitter),
+    interval = Interval.given(
+        unit,
+        count,
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        weeks=weeks,
+        months=months,
+        years=years,
     )
+    trigger = Every(
+        interval=interval,
+        anchor=None if start is None else moments.read("start", start),
+        from_start=start is not None,
+        options=Options.given(tz, None, end, except_dates, jitter, gap, fold),
+    )
+    return trigger if trigger.anchor is None else check_occurs(trigger)
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
-    """Made by `every()`. Either `seconds` or `days` is not 0."""
+class Every(Bounded):
+    """Made by `every()`."""
 
-    seconds: float = 0.0
-    days: int = 0
+    interval: Interval
     anchor: datetime | None = None
-    tz: str | None = None
+    """In UTC; without a zone as long as it may still be given one."""
     from_start: bool = False
     """The anchor is itself an occurrence: it was given as `start`."""
-    jitter: float = 0.0
+    options: Options = PLAIN
+    _first: datetime | None = field(init=False, repr=False, compare=False)
+    _steps: Steps | None = field(init=False, repr=False, compare=False)
+    _policy: Policy = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        put, options = object.__setattr__, self.options
+        self._check()
+        first = None if self.anchor is None else moments.resolve(self.anchor, options.zone)
+        if options.tz is not None:
+            put(self, "anchor", first)
+        put(self, "_first", first)
+        put(self, "_policy", options.policy("after", "first"))
+        put(self, "_steps", None if first is None else self._make_steps(first))
+
+    def _check(self) -> None:
+        options, seconds = self.options, self.interval.seconds
+        if seconds and (options.gap or options.fold):
+            raise InvalidTrigger(
+                "every(): gap and fold are for local times, that is for days, weeks, months and"
+                " years; seconds, minutes and hours are lengths of time."
+            )
+        if seconds and options.jitter >= seconds:
+            raise InvalidTrigger(
+                f"jitter={options.jitter:g} must be less than the interval of {seconds:g} seconds."
+            )
+
+    def _make_steps(self, first: datetime) -> Steps | None:
+        if self.interval.seconds:
+            return None
+        # The anchor itself is an instant, whatever the policy for local times; but its local time
+        # may come a second time.
+        again = self.from_start and self._policy.fold == "both"
+        wall = first.astimezone(self.options.zone).replace(tzinfo=None, fold=0)
+        return Steps(wall, self.interval.days, self.interval.months, 0 if again else 1)
+
+    @property
+    def tz(self) -> str | None:
+        return self.options.tz
+
+    @property
+    def walls(self) -> tuple[Walls, Policy] | None:
+        return None if self._steps is None else (self._steps, self._policy)
+
+    @property
+    def begins(self) -> datetime | None:
+        return self._first
+
+    def with_options(self, options: Options) -> Every:
+        return replace(self, options=options)
+
+    def zoned(self, tz: str | None) -> Every:
+        local = not self.interval.seconds or self.options.local
+        local = local or (self.anchor is not None and self.anchor.tzinfo is None)
+        options = self.options.zoned(tz if local else None)
+        if self.anchor is not None and self.anchor.tzinfo is None and tz is None:
+            return replace(self, anchor=self._first, options=options)
+        return self if options is self.options else replace(self, options=options)
 
     def anchored(self, now: datetime) -> Every:
-        if self.anchor is not None:
-            return self
-        return replace(self, anchor=now.replace(microsecond=now.microsecond // 1000 * 1000))
+        zoned = self.zoned(None)
+        if zoned.anchor is not None:
+            return zoned
+        anchor = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        return check_occurs(replace(zoned, anchor=anchor))
 
-    def next(self, after: datetime) -> datetime | None:
-        number = self._number(after) + 1
-        return self._at(max(number, self._first))
+    def _after(self, moment: datetime) -> datetime | None:
+        first = self._anchor
+        if moment < first:
+            if self.from_start:
+                return first
+            moment = first
+        if self._steps is not None:
+            return following(self._steps, self._policy, moment)
+        step = timedelta(seconds=self.interval.seconds)
+        return first + ((moment - first) // step + 1) * step
 
-    def latest(self, until: datetime) -> datetime | None:
-        number = self._number(until)
-        return None if number < self._first else self._at(number)
+    def _until(self, moment: datetime) -> datetime | None:
+        first = self._anchor
+        if moment < first:
+            return None
+        if self._steps is not None:
+            found = preceding(self._steps, self._policy, moment)
+        else:
+            step = timedelta(seconds=self.interval.seconds)
+            found = first + (moment - first) // step * step
+        if found is None or found <= first:
+            return first if self.from_start else None
+        return found
 
-    def delay(self, uid: int, nominal: datetime) -> timedelta:
-        return jitters.delay(self.jitter, uid, nominal)
+    @property
+    def _anchor(self) -> datetime:
+        if self._first is None:
+            raise InvalidTrigger("this trigger has no anchor yet: call anchored(now) first")
+        return self._first
 
     def to_json(self) -> dict[str, Any]:
+        options = self.options.to_json()
+        # What version 1 could say is written so, for older nodes of a rolling upgrade.
+        old = not self.interval.months and options.keys() <= {"tz"}
         return {
             "type": "every",
-            "v": 2 if self.jitter else 1,  # what version 1 could say, older nodes can still read
-            **({"days": self.days} if self.days else {"seconds": self.seconds}),
-            **({} if self.anchor is None else {"anchor": self.anchor.isoformat()}),
-            **({} if self.tz is None else {"tz": self.tz}),
+            "v": 1 if old else 2,
+            **self.interval.to_json(),
+            **({} if self._first is None else {"anchor": self._first.isoformat()}),
             **({"from_start": True} if self.from_start else {}),
-            **({"jitter": self.jitter} if self.jitter else {}),
+            **options,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Every:
-        if data["v"] not in VERSIONS:
-            raise InvalidTrigger(f"version {data['v']} of 'every' is not known to this code")
+        check_version(data, VERSIONS)
+        check_keys(data, _KEYS)
+        anchor = data.get("anchor")
         trigger = cls(
-            seconds=float(data.get("seconds", 0)),
-            days=int(data.get("days", 0)),
-            anchor=datetime.fromisoformat(data["anchor"]) if "anchor" in data else None,
-            tz=data.get("tz"),
+            interval=Interval.from_json(data),
+            anchor=None if anchor is None else moments.read("anchor", anchor),
             from_start=bool(data.get("from_start", False)),
-            jitter=jitters.check(data.get("jitter", 0)),
+            options=Options.from_json(data),
         )
-        try:
-            interval = timedelta(days=trigger.days) or timedelta(seconds=trigger.seconds)
-        except (OverflowError, ValueError) as error:
-            raise InvalidTrigger(f"the interval is no length of time: {error}") from error
-        if not SHORTEST <= interval <= LONGEST:
-            raise InvalidTrigger("the interval is not between 0.01 seconds and 100 years")
-        if trigger.anchor is not None and trigger.anchor.tzinfo is None:
+        if anchor is not None and datetime.fromisoformat(anchor).tzinfo is None:
             raise InvalidTrigger("the anchor has no time zone")
-        _zone(trigger.tz)
         return trigger
 
     def __str__(self) -> str:
-        if self.days:
-            count, unit = (self.days // 7, "week") if self.days % 7 == 0 else (self.days, "day")
-            zone = f" ({self.tz})" if self.tz else ""
-            return f"every {unit}{zone}" if count == 1 else f"every {count} {unit}s{zone}"
-        for unit, size in (("hour", 3600), ("minute", 60)):
-            if self.seconds % size == 0:
-                count = int(self.seconds // size)
-                return f"every {unit}" if count == 1 else f"every {count} {unit}s"
-        return "every second" if self.seconds == 1 else f"every {self.seconds:g} seconds"
-
-    @property
-    def _first(self) -> int:
-        return 0 if self.from_start else 1
-
-    def _number(self, moment: datetime) -> int:
-        """How many whole intervals lie between the anchor and `moment` (rounded down)."""
-        anchor = self._anchor
-        if not self.days:
-            return (moment - anchor) // timedelta(seconds=self.seconds)
-        zone = _zone(self.tz)
-        local = moment.astimezone(zone).replace(tzinfo=None)
-        number = (local - anchor.astimezone(zone).replace(tzinfo=None)) // timedelta(days=self.days)
-        # Clock changes may put the estimate off by one either way.
-        while self._at(number) > moment:
-            number -= 1
-        while self._at(number + 1) <= moment:
-            number += 1
-        return number
-
-    def _at(self, number: int) -> datetime:
-        if not self.days:
-            return self._anchor + number * timedelta(seconds=self.seconds)
-        zone = _zone(self.tz)
-        local = self._anchor.astimezone(zone).replace(tzinfo=None)
-        local += timedelta(days=number * self.days)
-        return _to_utc(local, zone)
-
-    @property
-    def _anchor(self) -> datetime:
-        if self.anchor is None:
-            raise InvalidTrigger("this trigger has no anchor yet: call anchored(now) first")
-        return self.anchor
-
-
-def _to_utc(local: datetime, zone: tzinfo) -> datetime:
-    moment = local.replace(tzinfo=zone).astimezone(UTC)
-    if moment.astimezone(zone).replace(tzinfo=None) == local:
-        return moment
-    # The local time does not exist. Read with the offset before the gap it falls after it by the
-    # distance to the gap's start; the gap's end is where the two offsets meet.
-    before = local.replace(tzinfo=zone, fold=0).utcoffset()
-    after = local.replace(tzinfo=zone, fold=1).utcoffset()
-    assert before is not None
-    assert after is not None
-    low, high = moment - (before - after if before > after else after - before), moment
-    while high - low > timedelta(seconds=1):
-        middle = low + (high - low) // 2
-        if middle.astimezone(zone).utcoffset() == before:
-            low = middle
-        else:
-            high = middle
-    return high.replace(microsecond=0)
-
-
-def _zone(tz: str | None) -> tzinfo:
-    if tz is None:
-        return UTC
-    try:
-        return ZoneInfo(tz)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidTrigger(
-            f"unknown time zone {tz!r}: use a name such as 'Europe/Berlin' or 'UTC'"
-            " (on Windows, install the 'tzdata' package)."
-        ) from error
+        zone = f" ({self.options.tz})" if self.options.tz and not self.interval.seconds else ""
+        return f"every {self.interval}{zone}"

@@ -1,0 +1,47 @@
+"""Checks that all triggers have in common."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from tenure.errors import InvalidTrigger, UnknownTrigger
+from tenure.triggers.base import Bounded
+from tenure.triggers.walls import INSTANT
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+AnyTrigger = TypeVar("AnyTrigger", bound=Bounded)
+
+
+def check_occurs(trigger: AnyTrigger) -> AnyTrigger:
+    """Refuse a trigger that has no occurrence at all, be it in the past."""
+    begin = trigger.begins or _LONG_AGO
+    if trigger.next(begin - INSTANT) is not None:
+        return trigger
+    raise InvalidTrigger(f"{trigger} has no occurrence: {_reason(trigger, begin)}")
+
+
+def _reason(trigger: Bounded, begin: datetime) -> str:
+    first = trigger._after(begin - INSTANT)
+    if first is None:
+        return "there is no such date."
+    if trigger.options.last is not None and first > trigger.options.last:
+        return "its first time would be after end."
+    return "all its times are in except_dates."
+
+
+def check_version(data: dict[str, Any], known: tuple[int, ...]) -> None:
+    """Refuse what newer code wrote."""
+    version = data["v"]
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidTrigger(f"its version {version!r} is not a number")
+    if version not in known:
+        raise UnknownTrigger(
+            f"version {version} of {data['type']!r} is not known to this version of Tenure"
+        )
+
+
+def check_keys(data: dict[str, Any], known: frozenset[str]) -> None:
+    unknown = sorted(data.keys() - known)
+    if unknown:
+        raise InvalidTrigger(f"unknown key {unknown[0]!r}")

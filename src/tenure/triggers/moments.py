@@ -1,0 +1,80 @@
+"""Times as users give them: objects or ISO text, with a time zone or local."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, tzinfo
+
+from tenure.errors import InvalidTrigger
+from tenure.triggers.zones import to_utc
+
+Given = datetime | date | str
+
+
+def read(what: str, given: Given, *, end: bool = False) -> datetime:
+    """A time in UTC, or a local one without a zone. A date means its midnight, or its end."""
+    value = _parsed(what, given) if isinstance(given, str) else given
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return value
+        try:
+            return value.astimezone(UTC)
+        except OverflowError as error:
+            raise InvalidTrigger(f"{what}={given!s}: beyond the calendar.") from error
+    if isinstance(value, date):
+        return datetime.combine(value, time.max if end else time.min)
+    raise InvalidTrigger(
+        f"{what}={given!r}: give a datetime, or text such as '2026-01-31T07:00' or"
+        " '2026-01-31T07:00+01:00'."
+    )
+
+
+def read_day(what: str, given: Given) -> date | datetime:
+    """A whole local day, or one time."""
+    value = _parsed(what, given) if isinstance(given, str) else given
+    return read(what, value) if isinstance(value, datetime) else value
+
+
+def _parsed(what: str, text: str) -> datetime | date:
+    text = text.strip()
+    try:
+        if len(text) <= 10 and "T" not in text:
+            return date.fromisoformat(text)
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidTrigger(
+            f"{what}={text!r} is not a time ({error}): write 2026-01-31,"
+            " 2026-01-31T07:00, or with its offset 2026-01-31T07:00+01:00."
+        ) from error
+
+
+def resolve(moment: datetime, zone: tzinfo) -> datetime:
+    """In UTC; one without a zone is a local time there (its `fold` says which of two)."""
+    if moment.tzinfo is not None:
+        return moment
+    try:
+        return to_utc(moment.replace(fold=0), zone, second=bool(moment.fold))
+    except OverflowError as error:
+        raise InvalidTrigger(f"{moment}: beyond the calendar.") from error
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def show(moment: datetime, zone: tzinfo) -> str:
+    """For people: the local time, and the same in UTC."""
+    here = moment.astimezone(zone)
+    if zone is UTC:
+        return f"{show_wall(here)} UTC"
+    there = moment.astimezone(UTC)
+    day = "" if there.date() == here.date() else f"{there:%Y-%m-%d} "
+    return f"{show_wall(here)} {here:%Z} ({day}{show_clock(there)} UTC)"
+
+
+def show_wall(wall: datetime) -> str:
+    return f"{_DAYS[wall.weekday()]} {wall:%Y-%m-%d} {show_clock(wall)}"
+
+
+def show_clock(moment: datetime) -> str:
+    if moment.microsecond:
+        return f"{moment:%H:%M:%S}.{moment.microsecond:06d}".rstrip("0")
+    return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"

@@ -1,0 +1,124 @@
+"""Time zones: where their clocks jump, and what a local time means there."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from tenure.errors import InvalidTrigger
+
+_SECOND = timedelta(seconds=1)
+
+
+def name(tz: object) -> str | None:
+    """The name of a zone given by name or as an object; checked."""
+    if tz is None:
+        return None
+    if tz is UTC:
+        return "UTC"
+    key = tz.key if isinstance(tz, ZoneInfo) else tz
+    if not isinstance(key, str):
+        raise InvalidTrigger(f"tz={tz!r}: give the name of a time zone, such as 'Europe/Berlin'.")
+    zone(key)
+    return key
+
+
+@lru_cache(maxsize=1024)
+def zone(tz: str | None) -> tzinfo:
+    """The zone of that name; UTC for None."""
+    if tz is None or tz == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
+        raise InvalidTrigger(
+            f"unknown time zone {tz!r}: {_hint(tz)}"
+            " (on Windows, and where the system has no zones, install the 'tzdata' package)."
+        ) from error
+
+
+def _hint(tz: object) -> str:
+    known = {known.lower(): known for known in available_timezones()}
+    close = difflib.get_close_matches(str(tz).lower().replace(" ", "_"), known, n=1)
+    if close:
+        return f"did you mean {known[close[0]]!r}?"
+    return "use a name such as 'Europe/Berlin' or 'UTC'"
+
+
+_TEN_HOURS = timedelta(hours=10)
+_BEYOND = range(-3, 6)  # in steps of ten hours: from the day before to the day after
+
+
+@lru_cache(maxsize=65_536)
+def steady(there: tzinfo, ordinal: int) -> timedelta | None:
+    """The offset of a local day on which, as on its neighbours, the clocks do not change.
+
+    Nearly all days are such, and nearly all questions are about a few of them.
+    """
+    if there is UTC:
+        return timedelta(0)
+    day = datetime.fromordinal(ordinal).replace(tzinfo=UTC)
+    offsets = {(day + n * _TEN_HOURS).astimezone(there).utcoffset() for n in _BEYOND}
+    return offsets.pop() if len(offsets) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A jump of a zone's clocks, with the stretch of local times that it skips or repeats."""
+
+    moment: datetime
+    """When, in UTC: the first instant of the new offset."""
+    begin: datetime
+    end: datetime
+    """The stretch, in local time; `end` is not part of it."""
+    skipped: bool
+    """Skipped (the clocks went forward), or repeated (they went back)."""
+
+
+def change(wall: datetime, there: tzinfo) -> Change | None:
+    """The jump that skips or repeats this local time; None if it occurs once, as nearly all do."""
+    if there is UTC:
+        return None
+    before = wall.replace(tzinfo=there, fold=0).utcoffset()
+    after = wall.replace(tzinfo=there, fold=1).utcoffset()
+    if before == after:
+        return None
+    assert before is not None
+    assert after is not None
+    moment = _moment(wall, there, before, after)
+    bounds = sorted((moment.replace(tzinfo=None) + before, moment.replace(tzinfo=None) + after))
+    return Change(moment, bounds[0], bounds[1], skipped=before < after)
+
+
+def change_at(moment: datetime, there: tzinfo) -> Change | None:
+    """The jump of the clocks at this very instant, if there is one."""
+    before, after = ((moment - _SECOND).astimezone(there), moment.astimezone(there))
+    if before.utcoffset() == after.utcoffset():
+        return None
+    walls = (before.replace(tzinfo=None) + _SECOND, after.replace(tzinfo=None))
+    return Change(moment, min(walls), max(walls), skipped=walls[0] < walls[1])
+
+
+def _moment(wall: datetime, there: tzinfo, before: timedelta, after: timedelta) -> datetime:
+    # The jump lies between the two readings of the local time, and on a whole second.
+    wall = wall.replace(microsecond=0, tzinfo=UTC)
+    low = wall - max(before, after)
+    first, last = 0, abs(after - before) // _SECOND
+    while first < last:
+        middle = (first + last) // 2
+        if (low + timedelta(seconds=middle)).astimezone(there).utcoffset() == before:
+            first = middle + 1
+        else:
+            last = middle
+    return low + timedelta(seconds=first)
+
+
+def to_utc(wall: datetime, there: tzinfo, *, second: bool = False) -> datetime:
+    """A local time in UTC: just after the gap if it is skipped, else its first or second pass."""
+    jump = change(wall, there)
+    if jump is not None and jump.skipped:
+        return jump.moment
+    return wall.replace(tzinfo=there, fold=int(second)).astimezone(UTC)
