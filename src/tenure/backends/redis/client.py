@@ -50,7 +50,10 @@ def translate(error: Exception) -> NoReturn:
             " or use a redis+sentinel:// URL."
         ) from error
     if isinstance(error, exceptions.OutOfMemoryError):
-        raise StoreUnavailable(f"Redis is out of memory ({text}). Nothing was changed.") from error
+        raise StoreUnavailable(
+            f"the memory of this Redis is full ({text.split(' script:')[0].rstrip('.')}). Nothing"
+            " was changed. Free some, or raise it: CONFIG SET maxmemory."
+        ) from error
     if isinstance(error, exceptions.MovedError | exceptions.AskError):
         raise StoreError(
             f"this Redis is a node of a cluster ({text}). Write redis+cluster://host:port."
