@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tenure.errors import TenureError
 
 T = TypeVar("T")
-_STOPPED = "Tenure was stopped while this call was under way."
+STOPPED = "Tenure was stopped while this call was under way."
 
 
 class Engine:
@@ -40,6 +40,11 @@ class Engine:
         return self._pid != os.getpid()
 
     @property
+    def here(self) -> bool:
+        """Is it this very thread?"""
+        return threading.current_thread() is self._thread
+
+    @property
     def loop(self) -> asyncio.AbstractEventLoop:
         if self.forked:
             # What was inherited is the parent's: it is left alone, not closed.
@@ -58,7 +63,7 @@ class Engine:
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it there; block here until it is done."""
         loop = self.loop
-        if threading.current_thread() is self._thread:
+        if self.here:
             coroutine.close()
             raise TenureError(
                 "a blocking call of Tenure was made from Tenure's own thread, where it would wait"
@@ -92,13 +97,13 @@ class Engine:
             waiting.discard(ended)
             if isinstance(error, RuntimeError) and loop.is_closed():
                 coroutine.close()
-                raise TenureError(_STOPPED) from error
+                raise TenureError(STOPPED) from error
             # Interrupted here: then it must not go on there.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(cancel)
             raise
         if not tasks or not tasks[0].done() or tasks[0].cancelled():
-            raise TenureError(_STOPPED)
+            raise TenureError(STOPPED)
         return tasks[0].result()
 
     async def call_async(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tenure.backends.base import LocalLeases
 from tenure.errors import LeaseLost
 from tenure.keeper import Held
 from tenure.stores import fence_of
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 class Lease:
     """A lease that this process holds."""
 
-    def __init__(self, leases: Leases, held: Held, local: LocalLeases | None = None) -> None:
+    def __init__(self, leases: Leases, held: Held, *, here: bool = False) -> None:
         self._leases = leases
         self._held = held
-        self._local = local
-        """Where it can be given back on the calling thread; only if nobody keeps it alive."""
+        self._here = here
+        """Nobody keeps it alive, so it can be given back on the calling thread."""
         self._pid = os.getpid()
 
     @property
@@ -70,9 +69,11 @@ class Lease:
     def release(self) -> bool:
         """Give it back; False if it was somebody else's by now."""
         self._check_parent()
-        if self._local is not None and self._held.over is None:
-            self._held.over = "released"
-            return self._leases.release_here(self._local, self._held.grant)
+        if self._here and self._held.over is None:
+            local = self._leases.local()
+            if local is not None:
+                self._held.over = "released"
+                return self._leases.release_here(local, self._held.grant)
         return self._leases.call(self.give_back())
 
     def fence(self, connection: Any) -> None:
@@ -91,9 +92,9 @@ class Lease:
             )
 
     async def _renew(self) -> bool:
-        backend = await self._leases._open()
+        connected = await self._leases.connected()
         begun = self._leases._clock.monotonic()
-        renewed = await backend.leases.renew([self._held.grant])
+        renewed = await connected.backend.leases.renew([self._held.grant])
         if renewed:
             self._held.renewed(begun)
         else:
@@ -101,9 +102,8 @@ class Lease:
         return bool(renewed)
 
     async def give_back(self) -> bool:
-        await self._leases._open()
-        assert self._leases._keeper is not None
-        return await self._leases._keeper.release(self._held)
+        connected = await self._leases.connected()
+        return await connected.keeper.release(self._held)
 
     def __repr__(self) -> str:
         state = "held" if self.held else (self._held.over or "suspended")

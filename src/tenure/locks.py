@@ -15,30 +15,28 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
-from tenure.backends.base import LeaseBackend, LeaseStore, LocalLeases
+from tenure.backends.base import LeaseStore, LocalLeases
 from tenure.clock import Clock, SystemClock
+from tenure.connected import Connected
 from tenure.elector import Elector
-from tenure.engine import Engine
-from tenure.errors import ConfigError, LeaseHeld, StoreUnavailable, TenureError
-from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, LeaseReleased, log
+from tenure.errors import ConfigError, LeaseHeld, StoreUnavailable
+from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, LeaseReleased
 from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
 from tenure.identity import new_holder
-from tenure.keeper import Held, Keeper
+from tenure.keeper import Held
 from tenure.lease import Lease
 from tenure.model import Grant, Holder, LeaseRecord
 from tenure.service import why
 from tenure.settings import Settings
-from tenure.startup import Stages
 from tenure.stores import parse_leases, resolve
-from tenure.threads import Threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-_inherited: list[LeaseBackend] = []
+_inherited: list[Connected] = []
 _logger = logging.getLogger("tenure.lease")
 
 
@@ -56,28 +54,23 @@ class Leases:
         self.url = resolve(url) if isinstance(url, str | None) else "redis://"
         self.namespace = namespace
         self._clock = clock or SystemClock()
-        self._make = parse_leases(
+        make = parse_leases(
             self.url if isinstance(url, str | None) else url, namespace, self._clock
         )
-        self._migrate = migrate
-        self._engine = Engine("tenure-leases-loop")
-        self._backend: LeaseBackend | None = None
-        self._local: LocalLeases | None = None
-        self._keeper: Keeper | None = None
-        self._opening: asyncio.Lock | None = None
-        self._tell_anew()
+        self._connect = functools.partial(Connected, make, migrate, self._clock)
+        self._connected = self._connect()
 
     # -- plain functions --------------------------------------------------------------------------
 
     def acquire(self, name: str, ttl: float = 30.0) -> Lease | None:
         """Take the lease for `ttl` seconds, or None if it is held. Nobody renews it but you."""
-        local = self._local_leases()
+        local = self.local()
         if local is not None:
             begun = self._clock.monotonic()
             here = local.acquire_here(check_name(name, ttl), new_holder(), ttl)
             if isinstance(here, Grant):
                 self._facts.tell(LeaseAcquired(name, here.term, here.holder))
-                return Lease(self, Held(here, self._clock, begun), local)
+                return Lease(self, Held(here, self._clock, begun), here=True)
             if not self._seems_left_over(here):
                 self._facts.tell(LeaseHeldElsewhere(name, here.term, here.holder))
                 return None
@@ -88,7 +81,7 @@ class Leases:
         """Who holds it, since when, until when; None if it was never held."""
 
         async def read() -> LeaseRecord | None:
-            return await (await self._open()).leases.read(name)
+            return await (await self.connected()).backend.leases.read(name)
 
         return self.call(read())
 
@@ -96,21 +89,21 @@ class Leases:
         """End it by force. Its holder learns at its next renewal; fence what it may still write."""
 
         async def evict() -> LeaseRecord | None:
-            return await (await self._open()).leases.evict(name, reason)
+            return await (await self.connected()).backend.leases.evict(name, reason)
 
         return self.call(evict())
 
     def close(self) -> None:
         """Release what is kept, and disconnect."""
-        if not self._engine.forked:
-            self._engine.call(self._close())
-            self._engine.close()
+        if not self._connected.engine.forked:
+            connected, self._connected = self._connected, self._connect()
+            connected.close()
 
     async def aclose(self) -> None:
         """The same, from a coroutine."""
-        if not self._engine.forked:
-            await self._engine.call_async(self._close())
-            self._engine.close()
+        if not self._connected.engine.forked:
+            connected, self._connected = self._connected, self._connect()
+            await connected.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -185,18 +178,15 @@ class Leases:
 
     # -- within -----------------------------------------------------------------------------------
 
-    async def _open(self) -> LeaseBackend:
-        if self._opening is None:
-            self._opening = asyncio.Lock()
-        async with self._opening:
-            if self._backend is None:
-                backend = await Stages(self._facts).open(self._make, migrate=self._migrate)
-                self._keeper = Keeper(backend.leases, self._clock, self._facts)
-                self._keeper.start()
-                local = backend.leases
-                self._local = local if isinstance(local, LocalLeases) else None
-                self._backend = backend
-        return self._backend
+    async def connected(self) -> Connected:
+        return await self._connected.open()
+
+    def local(self) -> LocalLeases | None:
+        """The leases on the calling thread, connected; None if it must go by ours."""
+        if not self._connected.is_open or self._connected.engine.forked:
+            self.call(self.connected())
+        local = self._connected.local
+        return local if local is not None and local.reachable_here else None
 
     def release_here(self, local: LocalLeases, grant: Grant) -> bool:
         released = local.release_here(grant)
@@ -204,28 +194,15 @@ class Leases:
             self._facts.tell(LeaseReleased(grant.name, grant.term, grant.holder))
         return released
 
-    def _local_leases(self) -> LocalLeases | None:
-        if self._backend is None or self._engine.forked:
-            self.call(self._open())
-        return self._local
-
-    async def _close(self) -> None:
-        if self._keeper is not None:
-            for held in self._keeper.held:
-                with suppress(TenureError):
-                    await self._keeper.release(held)
-            await self._keeper.halt()
-        if self._backend is not None:
-            await self._backend.close()
-        self._backend = self._keeper = self._local = None
-        self._telling.close()
-        self._tell_anew()
+    @property
+    def _facts(self) -> Facts:
+        return self._connected.facts
 
     async def take(self, name: str, ttl: float, *, keep: bool) -> Lease | LeaseRecord:
         check_name(name, ttl)
-        backend = await self._open()
+        connected = await self.connected()
         try:
-            begun, answer = await self._ask(backend.leases, name, new_holder(), ttl)
+            begun, answer = await self._ask(connected.backend.leases, name, new_holder(), ttl)
         except TimeoutError as error:
             raise StoreUnavailable(f"lease {name!r} was not acquired: {why(error)}") from error
         if isinstance(answer, LeaseRecord):
@@ -233,8 +210,7 @@ class Leases:
             return answer
         held = Held(answer, self._clock, begun)
         if keep:
-            assert self._keeper is not None
-            self._keeper.keep(held)
+            connected.keeper.keep(held)
         else:
             self._facts.tell(LeaseAcquired(name, answer.term, answer.holder))
         return self.lease(held)
@@ -282,38 +258,28 @@ class Leases:
             _logger.exception("a leadership callback failed")
 
     async def campaign(self, name: str, ttl: float, changed: Callable[[], None]) -> Campaign:
-        backend = await self._open()
-        assert self._keeper is not None
+        connected = await self.connected()
         elector = Elector(
             name,
             new_holder(),
-            backend.leases,
-            self._keeper,
+            connected.backend.leases,
+            connected.keeper,
             Settings(ttl=ttl),
             self._clock,
             self._facts,
             changed=changed,
         )
-        return Campaign(elector, backend.wakeups)
+        return Campaign(elector, connected.backend.wakeups)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        self._forget_parent()
-        return self._engine.call(coroutine)
+        return self._own().engine.call(coroutine)
 
     async def call_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        self._forget_parent()
-        return await self._engine.call_async(coroutine)
+        return await self._own().engine.call_async(coroutine)
 
-    def _tell_anew(self) -> None:
-        # Listeners have a thread of their own: a slow log handler must not delay a heartbeat.
-        self._telling = Threads("tenure-facts")
-        self._facts = Facts(defer=self._telling.submit)
-        self._facts.on("*", log)
-
-    def _forget_parent(self) -> None:
-        if self._engine.forked:
-            if self._backend is not None:
-                _inherited.append(self._backend)  # the parent's: never to be closed from here
-            self._engine = Engine("tenure-leases-loop")
-            self._backend = self._keeper = self._opening = self._local = None
-            self._tell_anew()
+    def _own(self) -> Connected:
+        """Not what a forked child inherits: that is its parent's, never to be closed from here."""
+        if self._connected.engine.forked:
+            _inherited.append(self._connected)
+            self._connected = self._connect()
+        return self._connected

@@ -1,4 +1,4 @@
-"""Plain acquire and release on the calling thread, on a real SQLite file."""
+"""Plain acquire and release on the calling thread, on every store that has them: for real."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import pytest
 
 from tenure import Leases
 from tenure.backends.base import LocalLeases
+from tests.support.servers import PostgresServer
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/leases.db"
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/leases.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.create_database(f"local_{tmp_path.name}_{id(tmp_path)}")
 
 
 @pytest.fixture
@@ -26,8 +30,8 @@ def leases(url: str) -> Iterator[Leases]:
 def test_it_is_had_on_the_calling_thread(leases: Leases) -> None:
     lease = leases.acquire("import", ttl=5)
     assert lease is not None
-    assert isinstance(leases._local, LocalLeases)
-    assert lease._local is leases._local
+    assert isinstance(leases.local(), LocalLeases)
+    assert lease._here
     assert lease.held
     assert 0 < lease.remaining <= 5
 
@@ -42,8 +46,35 @@ def test_it_excludes_others_and_itself(leases: Leases, url: str) -> None:
         assert not lease.held
         again = others.acquire("import")
         assert again is not None
-        assert again.term == lease.term + 1
+        assert again.term > lease.term
         assert not lease.release()  # once is enough
+
+
+def test_both_ways_are_one_lease(leases: Leases) -> None:
+    """Held by a block, it is refused to a plain call; and the other way round."""
+    with leases.hold("import") as held:
+        assert leases.acquire("import") is None
+    lease = leases.acquire("import")
+    assert lease is not None
+    assert lease.term > held.term
+    seen = leases.inspect("import")
+    assert seen is not None
+    assert (seen.holder, seen.term, seen.live) == (lease.holder, lease.term, True)
+    assert lease.renew()
+    assert lease.release()
+
+
+def test_it_is_taken_over_once_it_has_expired(leases: Leases, url: str) -> None:
+    with Leases(url) as others:
+        lease = leases.acquire("import", ttl=0.5)
+        assert lease is not None
+        assert others.acquire("import") is None
+        taken = None
+        while taken is None:
+            assert not lease.held or others.acquire("import") is None
+            taken = None if lease.held else others.acquire("import")
+        assert taken.term > lease.term
+        assert not lease.release()
 
 
 def test_release_wakes_those_who_wait(leases: Leases, url: str) -> None:
@@ -59,7 +90,8 @@ def test_release_wakes_those_who_wait(leases: Leases, url: str) -> None:
     waiting.start()
     assert lease.release()
     waiting.join(timeout=20)
-    assert terms == [lease.term + 1]
+    [term] = terms
+    assert term > lease.term
 
 
 def test_many_threads_never_hold_it_together(leases: Leases) -> None:
@@ -83,3 +115,38 @@ def test_many_threads_never_hold_it_together(leases: Leases) -> None:
     for thread in threads:
         thread.join(timeout=40)
     assert counter == [80]
+
+
+def test_it_is_given_back_after_the_leases_were_closed(leases: Leases) -> None:
+    lease = leases.acquire("import", ttl=60)
+    assert lease is not None
+    leases.close()
+    assert lease.release()
+    assert leases.acquire("import") is not None
+
+
+def test_what_threads_do_while_the_leases_are_closed_is_done_or_refused(leases: Leases) -> None:
+    """Nothing hangs, and no connection stays behind."""
+    failures: list[BaseException] = []
+    going = threading.Event()
+
+    def work() -> None:
+        try:
+            for _ in range(50):
+                lease = leases.acquire("import", ttl=60)
+                going.set()
+                if lease is not None:
+                    lease.release()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert going.wait(timeout=20)
+    for _ in range(5):
+        leases.close()
+    for thread in threads:
+        thread.join(timeout=40)
+    assert not any(thread.is_alive() for thread in threads)
+    assert all("stopped" in str(e) or "not open" in str(e) for e in failures), failures

@@ -124,11 +124,16 @@ class LeaseStore(Protocol):
 
 @runtime_checkable
 class LocalLeases(Protocol):
-    """Leases of a store that is no network away: they can be had on the calling thread too.
+    """Leases that can be had on the calling thread too.
 
     For plain calls that block anyway: `acquire` and `release` as above, without the way to
-    Tenure's own thread and back.
+    Tenure's own thread and back. Any number of threads may call.
     """
+
+    @property
+    def reachable_here(self) -> bool:
+        """Can they be had in this way now? If not, the calls above do the same."""
+        ...
 
     def acquire_here(self, name: str, holder: Holder, ttl: float) -> Grant | LeaseRecord: ...
 

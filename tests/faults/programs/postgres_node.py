@@ -38,12 +38,15 @@ def _stop_inside(options: Options) -> None:
     run = Database.run
 
     async def instead(
-        self: Database, *statements: Statement, name: str | None = None
+        self: Database,
+        *statements: Statement,
+        name: str | None = None,
+        limit: float | None = None,
     ) -> list[Rows]:
         fires = any("planned" in text for text, _ in statements)
         where = _told_where(options) if fires else None
         if where is None:
-            return await run(self, *statements, name=name)
+            return await run(self, *statements, name=name, limit=limit)
         try:
             result = await self.use(lambda c: _by_hand(options, self, c, statements, name, where))
         except BaseException as error:

@@ -1,7 +1,8 @@
 """The PostgreSQL backend, on psycopg 3.
 
 Leases have a connection of their own, so that a heartbeat never waits behind a long firing; a
-third listens for wake-ups and is the session by which others see that this process lives.
+third listens for wake-ups and is the session by which others see that this process lives. Plain
+blocking calls have one more: see line.py.
 """
 
 from __future__ import annotations
@@ -90,5 +91,6 @@ class PostgresBackend:
 
     async def close(self) -> None:
         await self.wakeups.close()
+        self.leases.close()
         await self._for_leases.close()
         await self._for_the_rest.close()

@@ -27,6 +27,10 @@ from tenure.backends import sql
 from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
 
 PACKAGE = "tenure.backends.postgres"
+NO_ANSWER = (
+    "PostgreSQL does not answer: the line or the server hangs, or all of this process's"
+    " connections are busy"
+)
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[DictRow]
 Statement = tuple[str, Mapping[str, Any]]
@@ -53,7 +57,7 @@ class Database:
     def __init__(self, url: str, schema: str, size: int, limit: float, name: str) -> None:
         self.url = url
         self.schema = schema
-        self._limit = limit
+        self.longest = limit
         self._name = name
         self._free = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
@@ -70,32 +74,34 @@ class Database:
         }
         return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
 
-    async def run(self, *statements: Statement, name: str | None = None) -> list[Rows]:
-        """Execute these in one transaction and one round trip; the rows of each."""
+    async def run(
+        self, *statements: Statement, name: str | None = None, limit: float | None = None
+    ) -> list[Rows]:
+        """Execute these in one transaction and one round trip; the rows of each.
+
+        `limit`: how many seconds it may take, for a caller that will not wait for as long as most.
+        """
 
         async def work(connection: Connection) -> list[Rows]:
             # Not connection.transaction(): in a pipeline that waits for the server at each step.
             async with connection.pipeline():
                 await connection.execute("BEGIN")
-                await self.limit(connection, name)
+                await self.limit(connection, name, limit)
                 cursors = [await connection.execute(text, values) for text, values in statements]
                 await connection.execute("COMMIT")
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
         return await self.use(work)
 
-    async def one(self, text: str, values: Mapping[str, Any]) -> Rows:
-        (rows,) = await self.run((text, values))
+    async def one(self, text: str, values: Mapping[str, Any], limit: float | None = None) -> Rows:
+        (rows,) = await self.run((text, values), limit=limit)
         return rows
 
-    async def limit(self, connection: Connection, name: str | None = None) -> None:
+    async def limit(
+        self, connection: Connection, name: str | None = None, limit: float | None = None
+    ) -> None:
         """The first statements of a transaction: its limits, and what it is called."""
-        milliseconds = max(2, int(self._limit * 1000))
-        values = {
-            "limit": f"{milliseconds}ms",
-            "lock_limit": f"{milliseconds // 2}ms",
-            "name": name or self._name,
-        }
+        values = limits(min(self.longest, limit or self.longest), name or self._name)
         await connection.execute(_LIMITS, values)
         if connection.info.server_version >= 170000:
             await connection.execute(_WHOLE_LIMIT, values)
@@ -110,13 +116,10 @@ class Database:
         """
         self.transactions += 1
         try:
-            async with asyncio.timeout(patience or max(2.0, 2 * self._limit)):
+            async with asyncio.timeout(patience or max(2.0, 2 * self.longest)):
                 return await self._use(work)
         except TimeoutError:
-            raise StoreUnavailable(
-                "PostgreSQL does not answer: the line or the server hangs, or all of this process's"
-                " connections are busy"
-            ) from None
+            raise StoreUnavailable(NO_ANSWER) from None
 
     async def _use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
         async with self._free:
@@ -146,7 +149,7 @@ class Database:
         """An idle connection that nobody has ended meanwhile."""
         while self._idle:
             connection = self._idle.pop()
-            if not _has_news(connection):
+            if not has_news(connection):
                 return connection
             await connection.close()
         return None
@@ -172,11 +175,7 @@ class Database:
                 # A transaction pooler gives each transaction another server connection, where
                 # statements prepared on the last one do not exist.
                 prepare_threshold=None,
-                connect_timeout=max(2, int(self._limit)),
-                keepalives_idle=5,
-                keepalives_interval=2,
-                keepalives_count=3,
-                tcp_user_timeout=max(2000, int(self._limit * 1000)),
+                **liveness(self.longest),
             )
         except (psycopg.Error, OSError) as error:
             translate(error)
@@ -190,7 +189,24 @@ class Database:
             await self._idle.pop().close()
 
 
-def _has_news(connection: Connection) -> bool:
+def limits(longest: float, name: str) -> dict[str, str]:
+    """What a transaction may take, as the server is told."""
+    milliseconds = max(2, int(longest * 1000))
+    return {"limit": f"{milliseconds}ms", "lock_limit": f"{milliseconds // 2}ms", "name": name}
+
+
+def liveness(limit: float) -> dict[str, Any]:
+    """How the driver notices that nobody is at the other end."""
+    return {
+        "connect_timeout": max(2, int(limit)),
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": max(2000, int(limit * 1000)),
+    }
+
+
+def has_news(connection: Connection | psycopg.Connection[DictRow]) -> bool:
     """A server says nothing to an idle client, unless it is its last word."""
     if connection.closed:
         return True

@@ -6,18 +6,26 @@ A holder's session is the server process of the connection on which it listens f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from psycopg.rows import DictRow
 
 from tenure.backends.base import lease_topic
+from tenure.backends.exchange import awaited, blocking
 from tenure.backends.judge import Judge, Row, mark
 from tenure.backends.postgres.database import Database
+from tenure.backends.postgres.line import Line
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.clock import Clock
+from tenure.errors import StoreUnavailable
 from tenure.model import Grant, Holder, LeaseRecord, Tenure
+
+ATTEMPTS = 5
+Values = dict[str, Any]
+_SHARE = 0.9
+"""The server ends a transaction a little before its caller stops waiting for it."""
 
 
 class PostgresLeases:
@@ -36,6 +44,15 @@ class PostgresLeases:
         self._clock = clock
         self._sql = database.statements("sql/leases.sql")
         self._judge = Judge(clock)
+        self._line = Line(database, "tenure locks")
+
+    def close(self) -> None:
+        self._line.close()
+
+    @property
+    def reachable_here(self) -> bool:
+        """Prepared statements and a session's limits do not survive a pooler."""
+        return not (self._wakeups.pooled or self._line.pooled)
 
     async def acquire(
         self,
@@ -47,6 +64,29 @@ class PostgresLeases:
         floor: int = 0,
         info: Mapping[str, Any] | None = None,
     ) -> Grant | LeaseRecord:
+        limit = _SHARE * _patience(ttl)
+
+        async def ask(values: Values) -> DictRow:
+            return (await self._database.one(self._sql["acquire"], values, limit))[0]
+
+        return await awaited(self._acquiring(name, holder, ttl, fenced, floor, info or {}), ask)
+
+    def acquire_here(self, name: str, holder: Holder, ttl: float) -> Grant | LeaseRecord:
+        def ask(values: Values) -> DictRow:
+            return self._line.one(self._sql["acquire"], values, _patience(ttl))[0]
+
+        return blocking(self._acquiring(name, holder, ttl, False, 0, {}), ask)
+
+    def _acquiring(
+        self,
+        name: str,
+        holder: Holder,
+        ttl: float,
+        fenced: bool,
+        floor: int,
+        info: Mapping[str, Any],
+    ) -> Generator[Values, DictRow, Grant | LeaseRecord]:
+        """Ask for it; if it is held, judge, and ask again with what is known against the holder."""
         values = {
             **self._key(name),
             "floor": floor,
@@ -57,30 +97,36 @@ class PostgresLeases:
             "started": holder.started,
             "ttl": float(ttl),
             "fenced": fenced,
-            "info": json.dumps(dict(info or {})),
+            "info": json.dumps(dict(info)),
             **self._ours(),
         }
-        taken, row = await self._attempt(values, None, "asked again")
-        why = None if taken is not None or row is None else self._judge.why_not_live(row)
-        if row is not None and why is not None:
-            taken, row = await self._attempt(values, row, why)
-        if taken is not None:
-            self._judge.forget(name)
-            return Grant(name, holder.id, taken, ttl)
-        assert row is not None
-        return self._record(row)
-
-    async def _attempt(
-        self, values: dict[str, Any], dead: DictRow | None, reason: str
-    ) -> tuple[int | None, DictRow | None]:
-        evidence = dict(zip(("dead_holder", "dead_term", "dead_counter"), mark(dead), strict=True))
-        taken, rows = await self._database.run(
-            (self._sql["acquire"], {**values, **evidence, "reason": reason}),
-            (self._sql["read"], values),
+        dead, reason = None, "asked again"
+        for _ in range(ATTEMPTS):
+            holder_was, term_was, counter_was = mark(dead)
+            row = yield {
+                **values,
+                "dead_holder": holder_was,
+                "dead_term": term_was,
+                "dead_counter": counter_was,
+                "reason": reason,
+            }
+            if row["taken"] is not None:
+                self._judge.forget(name)
+                return Grant(name, holder.id, row["taken"], ttl)
+            if row["holder"] is None:
+                continue  # another was faster by so little that the statement did not see it
+            why = self._judge.why_not_live(row) if dead is None else None
+            if why is None:
+                return self._record(row)
+            dead, reason = row, why
+        raise StoreUnavailable(
+            f"lease {name!r} changes hands so fast that {ATTEMPTS} attempts met no holder."
+            " Try again."
         )
-        return (taken[0]["term"] if taken else None), (rows[0] if rows else None)
 
     async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
+        if not grants:
+            return set()
         values = {
             "namespace": self._namespace,
             "names": [g.name for g in grants],
@@ -88,18 +134,26 @@ class PostgresLeases:
             "terms": [g.term for g in grants],
             **self._ours(),
         }
-        rows = await self._database.one(self._sql["renew"], values)
+        limit = _SHARE * min(grant.ttl for grant in grants) / 3
+        rows = await self._database.one(self._sql["renew"], values, limit)
         renewed = {(row["name"], row["holder"], row["term"]) for row in rows}
         return {g for g in grants if (g.name, g.holder, g.term) in renewed}
 
     async def release(self, grant: Grant, reason: str = "released") -> bool:
-        values = {
+        values, limit = self._releasing(grant, reason), _SHARE * grant.ttl / 3
+        return bool(await self._database.one(self._sql["release"], values, limit))
+
+    def release_here(self, grant: Grant) -> bool:
+        values = self._releasing(grant, "released")
+        return bool(self._line.one(self._sql["release"], values, _patience(grant.ttl)))
+
+    def _releasing(self, grant: Grant, reason: str) -> Values:
+        return {
             **self._key(grant.name),
             "holder": grant.holder,
             "term": grant.term,
             "reason": reason,
         }
-        return bool(await self._database.one(self._sql["release"], values))
 
     async def evict(self, name: str, reason: str) -> LeaseRecord | None:
         rows = await self._database.one(self._sql["evict"], {**self._key(name), "reason": reason})
@@ -172,3 +226,8 @@ class PostgresLeases:
 
     def _record(self, row: Row) -> LeaseRecord:
         return self._judge.record(row, json.loads(row["info"]))
+
+
+def _patience(ttl: float) -> float:
+    """How long whoever wants a lease waits for an answer: see `Leases`."""
+    return max(ttl / 3, 1.0)

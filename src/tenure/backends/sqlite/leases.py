@@ -59,6 +59,10 @@ class SQLiteLeases:
         self._slot = lock_file.take_slot()
         self._seen: dict[str, _Sighting] = {}
 
+    @property
+    def reachable_here(self) -> bool:
+        return True
+
     def close(self) -> None:
         if self._slot is not None:
             self._lock_file.free_slot(self._slot)

@@ -8,7 +8,10 @@ WHERE namespace = %(namespace)s AND starts_with(name, %(prefix)s) ORDER BY name;
 -- name: acquire
 -- The one statement that decides. It takes a lease that is free, is the caller's own, or is exactly
 -- the one (holder, term, counter) that the caller has evidence against; the evidence was judged by
--- the rules in leases.py, and a renewal since then changes the counter.
+-- the rules in judge.py, and a renewal since then changes the counter.
+--
+-- Returns one row: the term, if it was taken; else the lease as it was when the statement began. Of
+-- two that begin at once the second may see nothing, or what was true a moment before: it asks again.
 WITH before AS (
     SELECT * FROM {schema}.lease
     WHERE namespace = %(namespace)s AND name = %(name)s
@@ -46,16 +49,25 @@ WITH before AS (
            AND lease.counter = %(dead_counter)s)
     RETURNING lease.term, lease.acquired_at
 ), ended AS (
+    -- The term as a value and not by a join: so the index finds the one line, however many a much
+    -- used name has.
     UPDATE {schema}.lease_history h SET ended_at = taken.acquired_at, reason = %(reason)s
-    FROM before, taken
-    WHERE h.namespace = %(namespace)s AND h.name = %(name)s AND h.term = before.term
-      AND h.ended_at IS NULL
+    FROM taken
+    WHERE h.namespace = %(namespace)s AND h.name = %(name)s
+      AND h.term = (SELECT term FROM before WHERE holder IS NOT NULL) AND h.ended_at IS NULL
 ), begun AS (
     INSERT INTO {schema}.lease_history (namespace, name, term, holder, host, pid, acquired_at)
     SELECT %(namespace)s, %(name)s, taken.term, %(holder)s, %(host)s, %(pid)s, taken.acquired_at
     FROM taken
 )
-SELECT term FROM taken;
+-- Column by column: what is prepared must not change when a migration adds one.
+SELECT taken.term AS taken, was.name, was.term, was.holder, was.host, was.pid, was.boot,
+       was.pid_namespace, was.started, was.session, was.session_start, was.ttl, was.fenced,
+       was.counter, was.acquired_at, was.renewed_at, was.expires_at, was.expires_boot, was.info,
+       was.now
+FROM (SELECT 1) AS always
+LEFT JOIN taken ON true
+LEFT JOIN (SELECT *, now() AS now FROM before WHERE NOT EXISTS (SELECT 1 FROM taken)) AS was ON true;
 
 -- name: renew
 UPDATE {schema}.lease l SET
@@ -75,7 +87,7 @@ WITH freed AS (
 ), ended AS (
     UPDATE {schema}.lease_history h SET ended_at = now(), reason = %(reason)s
     FROM freed
-    WHERE h.namespace = %(namespace)s AND h.name = %(name)s AND h.term = freed.term
+    WHERE h.namespace = %(namespace)s AND h.name = %(name)s AND h.term = %(term)s
 )
 SELECT pg_notify(%(channel)s, %(topic)s) FROM freed;
 
