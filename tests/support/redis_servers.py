@@ -119,6 +119,11 @@ class SentinelSetup:
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/{SERVICE}"
 
+    def owner(self, key: str) -> ValkeyServer:
+        """The master, as far as a sentinel knows: it has every key."""
+        _, port = _ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return next(s for s in (self.master, *self.replicas) if s.port == int(port))
+
     def start(self) -> Self:
         for server in (self.master, *self.replicas):
             server.start()
@@ -195,10 +200,10 @@ class ClusterSetup:
         return self
 
     def owner(self, key: str) -> ValkeyServer:
-        """The node that has this key."""
+        """The node that has this key, as far as the others know."""
         with redis.RedisCluster(host="127.0.0.1", port=self._living().port) as client:
-            port = client.get_node_from_key(key).port
-        return next(node for node in self.nodes if node.port == port)
+            node = client.get_node_from_key(key)
+        return next(each for each in self.nodes if node is not None and each.port == node.port)
 
     def move_clock(self, seconds: float) -> None:
         for node in self.nodes:
