@@ -1,15 +1,23 @@
-"""Executes a task where it belongs: coroutines on the user's loop, plain functions on threads."""
+"""Executes a task where it belongs: coroutines on the user's loop, plain functions on threads.
+
+How a task ended comes back by a call, not by something to be awaited: most runs are short, and
+then a task of asyncio, its futures and their wake-ups would cost more than the run itself. What
+threads have done is brought to Tenure's loop in batches, for the same reason.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import inspect
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tenure.tasks import Run, Task, is_async
 from tenure.threads import Threads
+from tenure.worker import Cancel, Ended, NotBegun
 
 Wrapper = Callable[[Callable[[], Any], Run], Any]
 """A hook around each task: called with what executes it, and its Run."""
@@ -21,74 +29,118 @@ class Executor:
     def __init__(self, threads: Threads, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
         self._threads = threads
         self._loop = loop
+        self._done: deque[Callable[[], None]] = deque()
+        self._told = False
+        """Does Tenure's loop know that something is done?"""
         self.wrapper: Wrapper | None = None
 
-    async def __call__(self, task: Task, run: Run, timeout: float | None) -> None:
+    def __call__(self, task: Task, run: Run, timeout: float | None, ended: Ended) -> Cancel:
         if task.is_async or (self.wrapper is not None and is_async(self.wrapper)):
-            await self._on_loop(task, run, timeout, lambda: self._call(task, run))
-            return
-        result = await self._on_thread(task, run, timeout)
-        if inspect.isawaitable(result):  # a plain function that hands out a coroutine
-            await self._on_loop(task, run, timeout, lambda: result)
+            return self._on_loop(task, run, timeout, lambda: self._call(task, run), ended)
+        return self._on_thread(task, run, timeout, ended)
 
-    async def _on_loop(
-        self, task: Task, run: Run, timeout: float | None, call: Callable[[], object]
-    ) -> None:
+    def _on_thread(self, task: Task, run: Run, timeout: float | None, ended: Ended) -> Cancel:
+        here = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        in_time = True
+
+        def out_of_time() -> None:
+            # A thread cannot be stopped: it is told, and keeps its claim until it returns.
+            nonlocal in_time
+            in_time, run.cancelled = False, True
+
+        timer = None if timeout is None else here.call_later(timeout, out_of_time)
+
+        def job() -> None:
+            result: object = None
+            error: BaseException | None = None
+            if run.cancelled:
+                error = NotBegun()
+            else:
+                try:
+                    result = context.run(self._call, task, run)
+                except BaseException as raised:  # noqa: BLE001 - a task may raise anything
+                    error = raised
+            self._tell(here, lambda: settle(result, error))
+
+        def settle(result: object, error: BaseException | None) -> None:
+            if timer is not None:
+                timer.cancel()
+            if error is None and not in_time:
+                error = TimeoutError(f"ran longer than its timeout of {timeout:g} s")
+            if error is None and inspect.isawaitable(result):
+                # A plain function that hands out a coroutine.
+                self._on_loop(task, run, timeout, lambda: result, ended)
+            else:
+                ended(error)
+
+        self._threads.submit(job)
+        return lambda: setattr(run, "cancelled", True)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
+        """Have it called on Tenure's loop, together with what else is done by then."""
+        self._done.append(settle)
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        self._told = False  # before looking: what comes from now on tells again
+        while self._done:
+            self._done.popleft()()
+
+    def _on_loop(
+        self,
+        task: Task,
+        run: Run,
+        timeout: float | None,
+        call: Callable[[], object],
+        ended: Ended,
+    ) -> Cancel:
         loop, here = self._loop(), asyncio.get_running_loop()
-        ended: asyncio.Future[BaseException | None] = here.create_future()
         running: asyncio.Task[None] | None = None
+        begun = cut_off = False
 
         async def guarded() -> None:
+            nonlocal begun
+            begun = True
             async with asyncio.timeout(timeout):
                 result = call()
                 if inspect.isawaitable(result):
                     await result
 
         def done(finished: asyncio.Task[None]) -> None:
-            if finished.cancelled():
-                error: BaseException | None = asyncio.CancelledError()
+            error: BaseException | None
+            if not begun:
+                error = NotBegun()
+            elif finished.cancelled():
+                error = asyncio.CancelledError()
             else:
                 error = finished.exception()
-            here.call_soon_threadsafe(_settle, ended, error)
+                if error is not None and cut_off:
+                    error = asyncio.CancelledError()
+            with suppress(RuntimeError):
+                here.call_soon_threadsafe(ended, error)
 
         def begin() -> None:
             nonlocal running
             running = loop.create_task(guarded(), name=f"{task.name} (run {run.id})")
             running.add_done_callback(done)
 
-        def cancel() -> None:
+        def stop() -> None:
             if running is not None:
                 running.cancel()
 
-        loop.call_soon_threadsafe(begin)
-        try:
-            error = await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            run.cancelled = True
-            loop.call_soon_threadsafe(cancel)
+        def cancel() -> None:
             # Its claim is given back only when the coroutine has really come to its end.
-            error = await ended
-            if error is None:
-                return  # it was through already
-            raise
-        if error is not None:
-            raise error
+            nonlocal cut_off
+            cut_off = run.cancelled = True
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(stop)
 
-    async def _on_thread(self, task: Task, run: Run, timeout: float | None) -> object:
-        context = contextvars.copy_context()
-        work = self._threads.begin(context.run, self._call, task, run)
-        try:
-            in_time, _ = await asyncio.wait([work], timeout=timeout)
-        except asyncio.CancelledError:
-            run.cancelled = True
-            return await work
-        if not in_time:
-            # A thread cannot be stopped: it is told, and keeps its claim until it returns.
-            run.cancelled = True
-        result = await work
-        if not in_time:
-            raise TimeoutError(f"ran longer than its timeout of {timeout:g} s")
-        return result
+        loop.call_soon_threadsafe(begin)
+        return cancel
 
     def _call(self, task: Task, run: Run) -> object:
         kwargs = dict(run.kwargs)
@@ -97,8 +149,3 @@ class Executor:
         if self.wrapper is None:
             return task.function(**kwargs)
         return self.wrapper(lambda: task.function(**kwargs), run)
-
-
-def _settle(future: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
-    if not future.done():
-        future.set_result(error)

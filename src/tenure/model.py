@@ -311,6 +311,8 @@ class ClaimBatch:
     now: datetime
     runs: list[RunRecord]
     next_due: datetime | None
+    kept: list[bool] = field(default_factory=list)
+    """Of the results that came with the request: which claims still held."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,20 +94,21 @@ class Ticker(Service):
                 return STALE_PAUSE
             again = again or done.stale > 0
         self.last_tick = self.clock.monotonic()
-        return 0.0 if again else self._until_next(batch, planned, read_at)
+        return 0.0 if again else self._until_next(batch, planned, asked_at)
 
     def _plan(self, batch: DueBatch) -> Plan:
         stop = self.clock.monotonic() + PLANNING_BUDGET
         return plan(batch.schedules, batch.now, lambda: self.clock.monotonic() > stop)
 
-    def _until_next(self, batch: DueBatch, planned: Plan, read_at: float) -> float:
+    def _until_next(self, batch: DueBatch, planned: Plan, asked_at: float) -> float:
         moments = [f.next_due for f in planned.firings if f.next_due is not None]
         if batch.next_due is not None:
             moments.append(batch.next_due)
         if not moments:
             return self._settings.idle_poll
-        # The store's clock was read just before `read_at`; counting from there is never early.
-        elapsed = self.clock.monotonic() - read_at
+        # The store read its clock after it was asked. Counting from there may be a moment early,
+        # which costs a query, but is never late by the time that a long answer took.
+        elapsed = self.clock.monotonic() - asked_at
         delay = (min(moments) - batch.now).total_seconds() - elapsed
         return min(max(0.0, delay), self._settings.idle_poll)
 

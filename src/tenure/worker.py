@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -36,11 +36,19 @@ ERROR_LENGTH = 8_000
 GATHER = 0.004
 _PACKAGE = Path(__file__).parent
 
-Execute = Callable[[Task, Run, float | None], Awaitable[None]]
-"""Runs a task to its end, within a timeout; raises what the task raised."""
+Ended = Callable[[BaseException | None], None]
+"""To be called once, on Tenure's loop, with what the task raised."""
+Cancel = Callable[[], None]
+"""Asks a task to come to its end; how it ended is told all the same."""
+Execute = Callable[[Task, Run, float | None, Ended], Cancel]
+"""Begins to run a task within a timeout. It has not ended yet when this returns."""
 
 Outcome = tuple[Result, RunFact]
 """What an attempt came to, and the fact to tell once the store has taken it."""
+
+
+class NotBegun(Exception):
+    """It was cancelled before its first line: nothing of it was executed."""
 
 
 class Worker(Service):
@@ -62,7 +70,9 @@ class Worker(Service):
         self._present = present
         self._execute = execute
         self._settings = settings
-        self._running: dict[tuple[int, int], tuple[Run, asyncio.Task[Outcome]]] = {}
+        self._running: dict[tuple[int, int], tuple[Run, Cancel]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._results: list[Outcome] = []
         self._stopping = False
         self._backlog = False
@@ -78,50 +88,40 @@ class Worker(Service):
         return [run for run, _ in self._running.values()]
 
     async def step(self) -> float | None:
-        # Results can wait for a moment, runs that are due already cannot: while there are more of
-        # them than slots, claim first and report while these run.
         if self._backlog and (pause := self._until_worth_it()) > 0:
             return pause
-        claim_first, self._backlog = self._backlog, False
-        if claim_first:
-            delay = await self._look_for_work()
-            if not self._results:
-                return delay
-            await self._report()
-            return 0.0  # what is reported may have freed a lock key
-        if self._results:
-            await self._report()
-        return await self._look_for_work()
+        self._backlog = False
+        node = self._present()
+        if self._stopping or node is None or not self._room or not len(self._tasks):
+            if self._results:
+                await self._report()
+            return None  # woken by a finished run, a restored presence
+        if self._results and self.failing:
+            await self._report()  # what keeps claims from landing must not keep results back
+        if self.clock.monotonic() >= self._look_at:
+            await self._find_lost_claims(node)
+        delay = await self._claim(node, self._room)
+        return min(delay, max(0.0, self._look_at - self.clock.monotonic()))
+
+    @property
+    def _room(self) -> int:
+        return max(0, self._settings.concurrency - len(self._running))
 
     def _until_worth_it(self) -> float:
         """A claim is a transaction: when slots become free one by one, a moment's wait fills
         many with one."""
-        free = self._settings.concurrency - len(self._running)
-        if self._stopping or free == 0 or free * 2 >= self._settings.concurrency:
+        if self._stopping or self._room * 2 >= self._settings.concurrency:
             return 0.0
         return self._freed_at + GATHER - self.clock.monotonic()
-
-    async def _look_for_work(self) -> float | None:
-        node = self._present()
-        free = self._settings.concurrency - len(self._running)
-        if self._stopping or node is None or free <= 0 or not len(self._tasks):
-            return None  # woken by a finished run, a restored presence
-        if self.clock.monotonic() >= self._look_at:
-            await self._find_lost_claims(node)
-            free = self._settings.concurrency - len(self._running)
-        delay = await self._claim(node, max(free, 0))
-        return min(delay, max(0.0, self._look_at - self.clock.monotonic()))
 
     async def stop(self, grace: float) -> None:
         """Claim nothing more; let runs end for `grace` seconds; cancel coroutines; report."""
         self._stopping = True
-        if self._running and grace > 0:
-            await self._wait(grace)
-        for run, task in self._running.values():
+        await self.clock.wait(self._idle, grace)
+        for run, cancel in list(self._running.values()):
             run.cancelled = True
-            task.cancel()
-        if self._running:
-            await self._wait(1.0)
+            cancel()
+        await self.clock.wait(self._idle, 1.0)
         # A step under way may still bring claims or take results away: it ends first.
         await self.halt()
         if self._results:
@@ -129,25 +129,25 @@ class Worker(Service):
 
     def disown(self, node: str) -> None:
         """Its presence was lost: its runs were given to others. Tell them to come to an end."""
-        for run, task in self._running.values():
+        for run, cancel in list(self._running.values()):
             if run.node == node:
                 run.cancelled = True
-                task.cancel()
-
-    async def _wait(self, seconds: float) -> None:
-        tasks = [task for _, task in self._running.values()]
-        await asyncio.wait(tasks, timeout=seconds)
+                cancel()
 
     async def _claim(self, node: str, limit: int) -> float:
+        """Report what ended and take what waits, in one transaction."""
         names = [task.name for task in self._tasks]
+        reporting = list(self._results)
+        results = [result for result, _ in reporting]
         try:
             async with asyncio.timeout(self._settings.call_timeout):
-                batch = await self._runs.claim(node, names, limit)
+                batch = await self._runs.claim(node, names, limit, results)
         except BaseException:
             # It may have been granted all the same, even after we stopped waiting.
             self._doubt()
             raise
         self._begin(node, batch.runs)
+        self._reported(reporting, batch.kept)
         self._backlog = 0 < len(batch.runs) == limit
         if batch.next_due is None or self._backlog:
             return self._settings.idle_poll
@@ -191,34 +191,48 @@ class Worker(Service):
         run = _run(record)
         late = ((record.claimed_at or record.due) - record.due).total_seconds()
         self.facts.tell(RunStarted(*_about(run), late=late))
-        task = asyncio.create_task(self._work(run, record), name=f"tenure run {run.id}")
-        self._running[run.id, run.attempt] = run, task
-        task.add_done_callback(lambda task: self._ended(run, task))
+        begun = self.clock.monotonic()
 
-    def _ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
-        # Cancelled before its first line: nothing of it was executed.
-        self._results.append(self._put_back(run) if task.cancelled() else task.result())
+        def ended(error: BaseException | None) -> None:
+            took = self.clock.monotonic() - begun
+            self._ended(run, self._outcome(run, record, error, took))
+
+        self._running[run.id, run.attempt] = run, lambda: None
+        self._idle.clear()
+        try:
+            cancel = self._execute(self._tasks[run.task], run, record.timeout, ended)
+        except RuntimeError as error:  # the application's loop is closed
+            ended(error)
+        else:
+            self._running[run.id, run.attempt] = run, cancel
+
+    def _ended(self, run: Run, outcome: Outcome) -> None:
+        self._results.append(outcome)
         if len(self._running) == self._settings.concurrency:
             self._freed_at = self.clock.monotonic()
         del self._running[run.id, run.attempt]
+        if not self._running:
+            self._idle.set()
         self.wake()
 
-    async def _work(self, run: Run, record: RunRecord) -> Outcome:
-        begun = self.clock.monotonic()
-        try:
-            await self._execute(self._tasks[run.task], run, record.timeout)
-        except asyncio.CancelledError:
-            return self._cut_off(run, record)
-        except Retry as wish:
-            return self._failed(run, record, str(wish), wish.delay, always=True)
-        except TimeoutError as error:
-            said = str(error) or f"ran into its timeout of {record.timeout:g} s"
-            return self._failed(run, record, said)
-        except BaseException as error:  # noqa: BLE001 - a task may raise anything
-            return self._failed(run, record, _shown(error))
-        took = self.clock.monotonic() - begun
-        result = Result(run.id, run.attempt, run.node, RunState.SUCCEEDED)
-        return result, RunSucceeded(*_about(run), took=round(took, 6))
+    def _outcome(
+        self, run: Run, record: RunRecord, error: BaseException | None, took: float
+    ) -> Outcome:
+        match error:
+            case None:
+                result = Result(run.id, run.attempt, run.node, RunState.SUCCEEDED)
+                return result, RunSucceeded(*_about(run), took=round(took, 6))
+            case NotBegun():
+                return self._put_back(run)
+            case asyncio.CancelledError():
+                return self._cut_off(run, record)
+            case Retry():
+                return self._failed(run, record, str(error), error.delay, always=True)
+            case TimeoutError():
+                said = str(error) or f"ran into its timeout of {record.timeout:g} s"
+                return self._failed(run, record, said)
+            case _:
+                return self._failed(run, record, _shown(error))
 
     def _cut_off(self, run: Run, record: RunRecord) -> Outcome:
         if record.on_crash is OnCrash.RERUN:
@@ -242,7 +256,7 @@ class Worker(Service):
         *,
         always: bool = False,
     ) -> Outcome:
-        error = error[-ERROR_LENGTH:]
+        error = _storable(error[-ERROR_LENGTH:])
         if not always and record.failures >= record.retries:
             result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
             return result, RunFailed(*_about(run), error=error)
@@ -256,6 +270,9 @@ class Worker(Service):
         reporting = list(self._results)
         async with asyncio.timeout(self._settings.call_timeout):
             kept = await self._runs.finish([result for result, _ in reporting])
+        self._reported(reporting, kept)
+
+    def _reported(self, reporting: list[Outcome], kept: list[bool]) -> None:
         del self._results[: len(reporting)]
         for (result, fact), counted in zip(reporting, kept, strict=True):
             if counted:
@@ -280,6 +297,11 @@ def _run(record: RunRecord) -> Run:
 
 def _about(run: Run) -> tuple[int, str, str, datetime, int, str]:
     return run.id, run.task, run.schedule, run.nominal, run.attempt, run.node
+
+
+def _storable(text: str) -> str:
+    """Without what no database takes as text: halves of characters, and the zero byte."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def _shown(error: BaseException) -> str:

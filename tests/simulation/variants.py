@@ -168,13 +168,15 @@ class FinishesAnyAttempt(MemoryRuns):
 class IgnoresLockKeys(MemoryRuns):
     """Claims whatever waits."""
 
-    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> Any:
+    async def claim(
+        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+    ) -> Any:
         tables = self._tables
         locks = {run.id: run.lock for run in tables.runs.values()}
         for run in list(tables.runs.values()):
             if run.state is RunState.WAITING:
                 tables.runs[run.id] = replace(run, lock=None)
-        batch = await super().claim(node, tasks, limit)
+        batch = await super().claim(node, tasks, limit, results)
         for run in list(tables.runs.values()):
             if run.lock != locks[run.id]:
                 tables.runs[run.id] = replace(run, lock=locks[run.id])

@@ -16,6 +16,7 @@ from tenure.clock import SystemClock
 from tenure.facts import Facts
 from tenure.model import RunRecord, RunState
 from tenure.tasks import Task
+from tenure.testing.execution import awaited
 from tenure.worker import Worker
 
 DEADLINE = 10.0
@@ -113,7 +114,8 @@ async def test_polite_stop_uses_up_no_retry() -> None:
 
     def worker() -> Worker:
         node = "node"
-        return Worker(backend.runs, tasks, lambda: node, execute, settings, SystemClock(), Facts())
+        body = awaited(execute)
+        return Worker(backend.runs, tasks, lambda: node, body, settings, SystemClock(), Facts())
 
     stopped, following = worker(), worker()
     await stopped.step()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenure.execution import Executor
-from tenure.tasks import Run, Tasks
+from tenure.tasks import Run, Task, Tasks
 from tenure.threads import Threads
 
 
@@ -20,7 +20,24 @@ def executor() -> Executor:
     return Executor(Threads("test", 2), asyncio.get_running_loop)
 
 
-def begin(function: Callable[..., Any], timeout: float | None = None) -> tuple[Run, Any]:
+class Execution:
+    """A task that was begun."""
+
+    def __init__(self, task: Task, run: Run, timeout: float | None) -> None:
+        self._error: asyncio.Future[BaseException | None] = asyncio.Future()
+        self.cancel = executor()(task, run, timeout, self._error.set_result)
+
+    @property
+    def done(self) -> bool:
+        return self._error.done()
+
+    async def end(self) -> None:
+        error = await asyncio.wait_for(self._error, 10)
+        if error is not None:
+            raise error
+
+
+def begin(function: Callable[..., Any], timeout: float | None = None) -> tuple[Run, Execution]:
     tasks = Tasks()
     tasks.task(function)
     (task,) = tasks
@@ -34,7 +51,7 @@ def begin(function: Callable[..., Any], timeout: float | None = None) -> tuple[R
         node="n",
         kwargs={},
     )
-    return run, asyncio.ensure_future(executor()(task, run, timeout))
+    return run, Execution(task, run, timeout)
 
 
 async def test_what_a_function_raises_is_raised() -> None:
@@ -43,7 +60,7 @@ async def test_what_a_function_raises_is_raised() -> None:
 
     _, execution = begin(broken)
     with pytest.raises(ValueError, match="broken"):
-        await execution
+        await execution.end()
 
 
 async def test_a_timeout_raised_by_the_function_itself_is_its_own() -> None:
@@ -52,7 +69,7 @@ async def test_a_timeout_raised_by_the_function_itself_is_its_own() -> None:
 
     _, execution = begin(impatient, timeout=10)
     with pytest.raises(TimeoutError, match="no answer"):
-        await execution
+        await execution.end()
 
 
 async def test_a_function_over_its_time_is_told_and_keeps_its_claim_until_it_returns() -> None:
@@ -66,10 +83,10 @@ async def test_a_function_over_its_time_is_told_and_keeps_its_claim_until_it_ret
 
     _, execution = begin(slow, timeout=0.01)
     assert await asyncio.to_thread(told.wait, 10)
-    assert not execution.done()
+    assert not execution.done
     go_on.set()
     with pytest.raises(TimeoutError, match=r"ran longer than its timeout of 0\.01 s"):
-        await execution
+        await execution.end()
 
 
 async def test_a_cancelled_function_is_told_and_waited_for() -> None:
@@ -84,9 +101,9 @@ async def test_a_cancelled_function_is_told_and_waited_for() -> None:
     execution.cancel()
     await asyncio.sleep(0.01)
     assert run.cancelled
-    assert not execution.done()
+    assert not execution.done
     go_on.set()
-    await execution
+    await execution.end()
 
 
 async def test_callable_objects_with_a_coroutine_run_on_the_loop() -> None:
@@ -97,5 +114,5 @@ async def test_callable_objects_with_a_coroutine_run_on_the_loop() -> None:
             threads.append(threading.current_thread().name)
 
     _, execution = begin(Digest())
-    await execution
+    await execution.end()
     assert threads == [threading.current_thread().name]

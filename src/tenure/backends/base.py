@@ -223,8 +223,12 @@ class ScheduleStore(Protocol):
 class RunStore(Protocol):
     """Runs: waiting, claimed by one node at a time, finished."""
 
-    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+    async def claim(
+        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+    ) -> ClaimBatch:
         """Take waiting runs of these tasks for this node: highest priority, then oldest due first.
+
+        `results` are recorded first, in the same transaction, as `finish` does.
 
         - A run is claimed by one node at a time; claiming counts an attempt.
         - Runs with the same lock key are never claimed at the same time; the older goes first.

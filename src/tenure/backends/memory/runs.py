@@ -25,8 +25,11 @@ class MemoryRuns:
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
-    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+    async def claim(
+        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+    ) -> ClaimBatch:
         t = self._tables
+        kept = await self.finish(results)
         now = t.clock.now()
         waiting = sorted(
             (r for r in t.runs.values() if r.state is RunState.WAITING and r.task in tasks),
@@ -46,7 +49,7 @@ class MemoryRuns:
             )
             claimed.append(t.runs[run.id])
         later = [r.due for r in waiting if r.due > now]
-        return ClaimBatch(now, claimed, min(later, default=None))
+        return ClaimBatch(now, claimed, min(later, default=None), kept)
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
         t = self._tables

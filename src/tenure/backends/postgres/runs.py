@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from psycopg.rows import DictRow
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS
-from tenure.backends.postgres.database import Database, Rows, arrays, as_it_is
+from tenure.backends.postgres.database import Database, Rows, Statement, arrays, as_it_is
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import StoreError
@@ -45,40 +44,50 @@ class PostgresRuns:
         self._schedules = schedules
         self._sql = database.statements("sql/runs.sql")
 
-    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+    async def claim(
+        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+    ) -> ClaimBatch:
         values = self._named(node=node, tasks=list(tasks), limit=limit)
-        rows, later = await self._claim(values)
+        claims = (self._sql["claim"], values), (self._sql["next_waiting"], values)
+        reports = self._reports(results)
+        answers = await self._patiently(*reports, *claims)
+        rows, [later] = answers[-2:]
         # The claims come in no particular order; they are to be started in theirs.
         rows.sort(key=lambda row: (-row["priority"], row["due"], row["id"]))
-        return ClaimBatch(later["now"], [_run(row) for row in rows], later["later"])
+        runs = [_run(row) for row in rows]
+        return ClaimBatch(later["now"], runs, later["later"], _kept(results, answers[0]))
 
-    async def _claim(self, values: dict[str, Any]) -> tuple[Rows, DictRow]:
+    async def _patiently(self, *statements: Statement) -> list[Rows]:
         attempt = 0
         while True:
             attempt += 1
             try:
-                rows, later = await self._database.run(
-                    (self._sql["claim"], values), (self._sql["next_waiting"], values)
-                )
+                return await self._database.run(*statements)
             except StoreError as error:
                 # Another node claimed a run of the same lock at this moment: look again.
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise
                 if attempt == _CLAIM_ATTEMPTS:
                     raise
-            else:
-                return rows, later[0]
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
+        if not results:
+            return []
+        return _kept(results, (await self._database.run(*self._reports(results)))[0])
+
+    def _reports(self, results: Sequence[Result]) -> list[Statement]:
+        """The statements that record results; none for none."""
+        if not results:
+            return []
         rows = [
             (r.run_id, r.attempt, r.node, str(r.state), r.error, r.delay, r.failed) for r in results
         ]
-        statements = [(self._sql["finish"], self._named(**arrays(rows, _RESULT)))]
+        statements: list[Statement] = [
+            (self._sql["finish"], self._named(**arrays(rows, _RESULT))),
+        ]
         if any(result.state is RunState.WAITING for result in results):
             statements.append((self._sql["wake"], self._wake))
-        done, *_ = await self._database.run(*statements)
-        kept = {(row["id"], row["attempt"]) for row in done}
-        return [(r.run_id, r.attempt) in kept for r in results]
+        return statements
 
     async def claimed(self, node: str) -> list[RunRecord]:
         rows = await self._database.one(self._sql["claimed"], self._named(node=node))
@@ -125,3 +134,8 @@ class PostgresRuns:
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
+
+
+def _kept(results: Sequence[Result], done: Rows) -> list[bool]:
+    kept = {(row["id"], row["attempt"]) for row in done} if results else set()
+    return [(r.run_id, r.attempt) in kept for r in results]

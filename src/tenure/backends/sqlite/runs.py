@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ from tenure.model import (
 
 _run = partial(from_rows.run, when=from_micros)
 _sql = load("tenure.backends.sqlite", "sql/runs.sql")
+_COLUMNS = tuple(re.findall(r"\w+", _sql["by_ids"].partition("json_array(")[2].partition(")")[0]))
 
 
 class SQLiteRuns:
@@ -44,49 +46,41 @@ class SQLiteRuns:
         self._clock = clock
         self._check = check
 
-    async def claim(self, node: str, tasks: Sequence[str], limit: int) -> ClaimBatch:
+    async def claim(
+        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+    ) -> ClaimBatch:
         names = json.dumps(list(tasks))
 
         def look(c: sqlite3.Connection) -> ClaimBatch | None:
             """Whoever finds nothing waiting need not queue for the write lock."""
             now = self._clock.now()
             values = self._named(now=to_micros(now), tasks=names)
-            if limit and c.execute(_sql["any_waiting"], values).fetchone() is not None:
+            if results or (limit and c.execute(_sql["any_waiting"], values).fetchone()):
                 return None
             return ClaimBatch(now, [], self._next_waiting(c, values))
 
         def work(c: sqlite3.Connection) -> ClaimBatch:
             now = self._clock.now()
             values = self._named(now=to_micros(now), tasks=names)
-            found: list[int] = []
-            locks: set[str] = set()
-            rows = c.execute(_sql["waiting"], values)
-            for run_id, lock in rows:
-                if lock is not None and lock in locks:
-                    continue
-                locks.add(lock)
-                found.append(run_id)
-                if len(found) == limit:
-                    break
-            rows.close()  # an unfinished read would keep the write-ahead log from being reset
-            c.executemany(
-                _sql["claim"],
-                [{"id": run_id, "node": node, "now": values["now"]} for run_id in found],
-            )
-            later = self._next_waiting(c, values) if len(found) < limit else None
-            rows = c.execute(_sql["by_ids"], {"ids": json.dumps(found)})
-            return ClaimBatch(now, [_run(row) for row in rows], later)
+            kept = self._finish(c, results, to_micros(now))
+            (ids,) = c.execute(_sql["waiting"], values | {"limit": limit}).fetchone()
+            c.execute(_sql["claim"], values | {"ids": ids, "node": node})
+            ((found,),) = c.execute(_sql["by_ids"], {"ids": ids})
+            runs = [_run(dict(zip(_COLUMNS, row, strict=True))) for row in json.loads(found)]
+            runs.sort(key=lambda run: (-run.priority, run.due, run.id))
+            later = self._next_waiting(c, values) if len(runs) < limit else None
+            return ClaimBatch(now, runs, later, kept)
 
-        return await self._connection.write(work, unless=look)
+        batch = await self._connection.write(work, unless=look)
+        self._wake_for(results)
+        return batch
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
         def work(c: sqlite3.Connection) -> list[bool]:
-            now = self._clock.now()
-            return [self._finish(c, result, to_micros(now)) for result in results]
+            return self._finish(c, results, to_micros(self._clock.now()))
 
         kept = await self._connection.write(work)
-        if any(result.state is RunState.WAITING for result in results):
-            self._wakeups.send(RUNS)
+        self._wake_for(results)
         return kept
 
     async def claimed(self, node: str) -> list[RunRecord]:
@@ -144,19 +138,21 @@ class SQLiteRuns:
 
         return [_run(row) for row in await self._connection.read(work)]
 
-    def _finish(self, c: sqlite3.Connection, result: Result, now: int) -> bool:
-        values = {
-            "id": result.run_id,
-            "attempt": result.attempt,
-            "node": result.node,
-            "state": result.state,
-            "error": result.error,
-            "now": now,
-            "due": now + int(result.delay * 1_000_000),
-            "failed": result.failed,
-        }
-        statement = "put_back" if result.state is RunState.WAITING else "finish"
-        return c.execute(_sql[statement], values).rowcount == 1
+    def _finish(self, c: sqlite3.Connection, results: Sequence[Result], now: int) -> list[bool]:
+        if not results:
+            return []
+        rows = [
+            (r.run_id, r.attempt, r.node, r.state, r.error, int(r.delay * 1_000_000), r.failed)
+            for r in results
+        ]
+        values = {"results": json.dumps(rows), "now": now}
+        kept = set(json.loads(c.execute(_sql["kept"], values).fetchone()[0]))
+        c.execute(_sql["finish"], values)
+        return [f"{r.run_id}/{r.attempt}" in kept for r in results]
+
+    def _wake_for(self, results: Sequence[Result]) -> None:
+        if any(result.state is RunState.WAITING for result in results):
+            self._wakeups.send(RUNS)
 
     def _next_waiting(self, c: sqlite3.Connection, values: dict[str, object]) -> datetime | None:
         (due,) = c.execute(_sql["next_waiting"], values).fetchone()

@@ -123,11 +123,15 @@ class SQLiteSchedules:
         rows = [_firing(firing) for firing in firings]
 
         def prepare(c: sqlite3.Connection) -> None:
+            if not rows:
+                return
             c.execute(_sql["firing_table"])
             c.execute(_sql["clear_firings"])
             c.execute("BEGIN")  # of the temporary database alone: it locks nothing of ours
-            c.executemany(_sql["put_firing"], rows)
-            c.execute("COMMIT")
+            try:
+                c.executemany(_sql["put_firing"], rows)
+            finally:
+                c.execute("COMMIT")
 
         def work(c: sqlite3.Connection) -> Fired:
             self.check(c, fence)
@@ -155,9 +159,7 @@ class SQLiteSchedules:
             skipped = tuple(row[0] for row in c.execute(_sql["skipped"]))
             return Fired(fired, skipped, missed, stale)
 
-        if rows:
-            await self._connection.read(prepare)
-        done = await self._connection.write(work)
+        done = await self._connection.write(work, unless=prepare)
         if done.fired:
             self._wakeups.send(RUNS)
         return done

@@ -18,6 +18,7 @@ from tenure.model import Holder
 from tenure.node import Node
 from tenure.settings import Settings
 from tenure.tasks import Run, Task, Tasks
+from tenure.testing.execution import awaited
 from tenure.testing.simulation.history import BODY, EPOCH, FACT, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.network import Link, Network
@@ -128,7 +129,7 @@ class SimulatedNode:
             runs=network.runs(self.link),
             wakeups=self._wakeups,
             tasks=tasks,
-            execute=self._execute,
+            execute=awaited(self._execute),
             settings=settings,
             clock=self.clock,
             facts=facts,

@@ -11,7 +11,7 @@ from typing import Any
 from tenure.backends.memory import MemoryBackend
 from tenure.backends.memory.leases import MemoryLeases
 from tenure.clock import Clock
-from tenure.model import RunRecord
+from tenure.model import RunRecord, RunState
 from tenure.testing.simulation.history import EPOCH, OCCURRENCE, RUN, STORE, Call, History
 from tenure.testing.simulation.loop import SimulationLoop
 
@@ -126,8 +126,10 @@ class SimulatedStore:
             for row in islice(occurrences.values(), self._occurrences, None):
                 self._history.add(at, source, OCCURRENCE, row.state, row)
             self._occurrences = len(occurrences)
-        for run_id, run in self._tables.runs.items():
-            # Rows are replaced when they change, never altered: identity tells.
-            if self._runs.get(run_id) is not run:
-                self._runs[run_id] = run
-                self._history.add(at, source, RUN, run.state, run)
+        # Rows are replaced when they change, never altered: identity tells.
+        changed = [run for run in self._tables.runs.values() if self._runs.get(run.id) is not run]
+        # Results are recorded before runs are claimed, and may free their lock keys.
+        changed.sort(key=lambda run: run.state is RunState.CLAIMED)
+        for run in changed:
+            self._runs[run.id] = run
+            self._history.add(at, source, RUN, run.state, run)

@@ -8,7 +8,8 @@ WITH picked AS (
           SELECT 1 FROM {schema}.run o
           WHERE o.namespace = r.namespace AND o.lock = r.lock AND o.lock IS NOT NULL
             AND o.state IN ('waiting', 'claimed')
-            AND (o.state = 'claimed' OR (-o.priority, o.due, o.id) < (-r.priority, r.due, r.id))))
+            AND (o.state = 'claimed' OR (
+                o.due <= now() AND (-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)))))
     ORDER BY r.priority DESC, r.due, r.id LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )

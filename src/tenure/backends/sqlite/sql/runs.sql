@@ -4,41 +4,61 @@ WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
   AND task IN (SELECT value FROM json_each(:tasks)) LIMIT 1;
 
 -- name: waiting
--- Read row by row until enough are found, so it has no LIMIT: two runs of one lock key may follow
--- each other, and only the first can be claimed.
-SELECT id, lock FROM tenure_run AS r
-WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
-  AND task IN (SELECT value FROM json_each(:tasks))
-  AND (lock IS NULL OR NOT EXISTS (
-      SELECT 1 FROM tenure_run AS c
-      WHERE c.namespace = :namespace AND c.lock = r.lock AND c.lock IS NOT NULL
-        AND c.state = 'claimed'))
-ORDER BY priority DESC, due, id;
+-- Of each lock key only the first waiting run, and only if none is claimed.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM tenure_run AS r
+    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
+      AND task IN (SELECT value FROM json_each(:tasks))
+      AND (lock IS NULL OR NOT EXISTS (
+          SELECT 1 FROM tenure_run AS o
+          WHERE o.namespace = :namespace AND o.lock = r.lock AND o.lock IS NOT NULL
+            AND o.state IN ('waiting', 'claimed')
+            AND (o.state = 'claimed' OR (
+                o.due <= :now AND (-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)))))
+    ORDER BY priority DESC, due, id LIMIT :limit);
 
 -- name: claim
 UPDATE tenure_run
 SET state = 'claimed', node = :node, attempt = attempt + 1, claimed_at = :now
-WHERE id = :id;
+WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: by_ids
--- In the order in which they were found.
-SELECT r.* FROM json_each(:ids) AS found JOIN tenure_run AS r ON r.id = found.value
-ORDER BY found.key;
+-- As one text, because Python lets go of its lock for each row that it is handed, and gets it back
+-- when other threads please.
+SELECT json_group_array(json_array(
+    id, schedule, schedule_uid, kind, nominal, task, kwargs, state, due, attempt, crashes, failures,
+    lock, priority, timeout, retries, on_crash, term, node, created_at, claimed_at, finished_at,
+    error))
+FROM tenure_run WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: next_waiting
 SELECT min(due) FROM tenure_run
 WHERE namespace = :namespace AND state = 'waiting' AND due > :now
   AND task IN (SELECT value FROM json_each(:tasks));
 
--- name: finish
-UPDATE tenure_run
-SET state = :state, error = :error, finished_at = :now, failures = failures + :failed
-WHERE id = :id AND state = 'claimed' AND attempt = :attempt AND node = :node;
+-- name: kept
+SELECT json_group_array(r.id || '/' || r.attempt)
+FROM json_each(:results) AS f JOIN tenure_run AS r ON r.id = json_extract(f.value, '$[0]')
+WHERE r.state = 'claimed' AND r.attempt = json_extract(f.value, '$[1]')
+  AND r.node = json_extract(f.value, '$[2]');
 
--- name: put_back
-UPDATE tenure_run
-SET state = 'waiting', error = :error, node = NULL, due = :due, failures = failures + :failed
-WHERE id = :id AND state = 'claimed' AND attempt = :attempt AND node = :node;
+-- name: finish
+UPDATE tenure_run SET
+    state = f.state,
+    error = f.error,
+    failures = failures + f.failed,
+    node = CASE f.state WHEN 'waiting' THEN NULL ELSE tenure_run.node END,
+    due = CASE f.state WHEN 'waiting' THEN :now + f.delay ELSE tenure_run.due END,
+    finished_at = CASE f.state WHEN 'waiting' THEN NULL ELSE :now END
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS attempt,
+        json_extract(value, '$[2]') AS node, json_extract(value, '$[3]') AS state,
+        json_extract(value, '$[4]') AS error, json_extract(value, '$[5]') AS delay,
+        json_extract(value, '$[6]') AS failed
+    FROM json_each(:results)
+) AS f
+WHERE tenure_run.id = f.id AND tenure_run.state = 'claimed'
+  AND tenure_run.attempt = f.attempt AND tenure_run.node = f.node;
 
 -- name: claimed
 SELECT * FROM tenure_run

@@ -95,7 +95,10 @@ class _Recovery:
         for schedule in self._state["schedules"]:
             if schedule.active and schedule.next_due and schedule.next_due < now - AFTER_DUE:
                 yield "unfired", f"{show(schedule)}, and it is {show(now)}"
-        for run in self._state["runs"]:
+        # A queue may be longer than there was time for: it is in order while its head is executed.
+        runs = self._state["runs"]
+        moving = {run.lock for run in runs if run.state is RunState.CLAIMED and run.lock}
+        for run in runs:
             if run.state is RunState.CLAIMED and run.claimed_at < now - AFTER_CLAIM:
                 if run.node not in self._living:
                     yield "stuck", f"{show(run)} since {show(run.claimed_at)}: its node is dead"
@@ -103,5 +106,9 @@ class _Recovery:
                     yield "stuck", f"{show(run)} since {show(run.claimed_at)}: nobody executes it"
                 else:
                     yield "unfinished", f"{show(run)} since {show(run.claimed_at)}"
-            elif run.state is RunState.WAITING and run.due < now - AFTER_CLAIM:
+            elif (
+                run.state is RunState.WAITING
+                and run.due < now - AFTER_CLAIM
+                and run.lock not in moving
+            ):
                 yield "unfinished", f"{show(run)} due since {show(run.due)}"

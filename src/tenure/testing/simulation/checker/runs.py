@@ -104,16 +104,18 @@ class _Runs:
     def _left_claim(self, before: RunRecord, run: RunRecord) -> Found:
         call = self._call
         assert call is not None
-        if run.state is RunState.CLAIMED:
+        claim = (before.id, before.attempt, before.node)
+        reported = _reported(call)
+        if run.state is RunState.CLAIMED and claim not in reported:
             yield "one claim", f"{show(run)} was claimed already by {before.node}"
             return
         if before.lock and self._locks.get(before.lock) == run.id:
             del self._locks[before.lock]
-        claim = (before.id, before.attempt, before.node)
-        if call.op == "finish":
-            theirs = [(result.run_id, result.attempt, result.node) for result in call.args[0]]
-            if claim not in theirs:
-                yield "only its claim", f"{show(run)} was finished by {show(theirs)}, not {claim}"
+        if reported:
+            if claim not in reported:
+                yield "only its claim", f"{show(run)} was finished by {show(reported)}, not {claim}"
+            elif run.state is RunState.CLAIMED:  # put back, and claimed again by the same call
+                yield from self._left_waiting(before, run)
         elif call.op != "recover" or call.args[1] != before.node:
             yield "only its claim", f"{show(run)} lost its claim {claim} by {call.op}"
 
@@ -131,3 +133,12 @@ class _Runs:
         if row.on_crash is OnCrash.ABANDON and not self._executed.get(run_id, True):
             yield "one execution", f"{show(row)} with on_crash=abandon was cut off, and began again"
         self._executed[run_id] = False
+
+
+def _reported(call: Call) -> list[tuple[int, int, str]]:
+    """The claims that a call brought results of."""
+    if call.op == "finish":
+        results = call.args[0]
+    else:
+        results = call.args[3] if call.op == "claim" and len(call.args) > 3 else ()
+    return [(result.run_id, result.attempt, result.node) for result in results]

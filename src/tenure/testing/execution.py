@@ -1,0 +1,43 @@
+"""Executing tasks on Tenure's own loop, in its own time: for the simulation and for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tenure.tasks import Run, Task
+from tenure.worker import Cancel, Ended, Execute, NotBegun
+
+Body = Callable[[Task, Run, float | None], Coroutine[Any, Any, None]]
+"""Runs a task to its end, within a timeout; raises what the task raised."""
+
+
+def awaited(body: Body) -> Execute:
+    """Execute by awaiting `body`, which has the whole say about what a task does."""
+
+    def execute(task: Task, run: Run, timeout: float | None, ended: Ended) -> Cancel:
+        begun = False
+
+        async def begin() -> None:
+            nonlocal begun
+            begun = True
+            await body(task, run, timeout)
+
+        def done(finished: asyncio.Task[None]) -> None:
+            if not begun:
+                ended(NotBegun())
+            elif finished.cancelled():
+                ended(asyncio.CancelledError())
+            else:
+                ended(finished.exception())
+
+        running = asyncio.create_task(begin(), name=f"tenure run {run.id}")
+        running.add_done_callback(done)
+
+        def cancel() -> None:
+            running.cancel()
+
+        return cancel
+
+    return execute
