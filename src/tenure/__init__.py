@@ -24,7 +24,7 @@ from tenure.scheduler import AsyncScheduler, Scheduler
 from tenure.settings import Settings
 from tenure.single_instance import single_instance
 from tenure.tasks import Run, Tasks
-from tenure.triggers import cron, every
+from tenure.triggers import at, cron, every, rrule
 from tenure.workers import check_workers
 
 __all__ = [
@@ -51,8 +51,10 @@ __all__ = [
     "TenureError",
     "UnknownTask",
     "UnknownTrigger",
+    "at",
     "check_workers",
     "cron",
     "every",
+    "rrule",
     "single_instance",
 ]

@@ -1,38 +1,28 @@
-"""Triggers: when a schedule's occurrences are. Stored as plain JSON with a type and a version."""
+"""Triggers: when a schedule's occurrences are."""
 
-from __future__ import annotations
-
-import json
-from functools import lru_cache
-from typing import Any
-
-from tenure.errors import InvalidTrigger, UnknownTrigger
+from tenure.triggers.at import At, at
 from tenure.triggers.base import Trigger
 from tenure.triggers.cron import Cron, cron
 from tenure.triggers.every import Every, every
+from tenure.triggers.explain import Explanation, Reason
+from tenure.triggers.rrule import RRule, rrule
+from tenure.triggers.stored import KNOWN, dump, load
+from tenure.triggers.text import parse
 
-__all__ = ["Cron", "Every", "Trigger", "cron", "dump", "every", "load"]
-
-_TYPES: dict[str, Any] = {"cron": Cron, "every": Every}
-
-
-def dump(trigger: Trigger) -> str:
-    return json.dumps(trigger.to_json(), separators=(",", ":"), sort_keys=True)
-
-
-@lru_cache(maxsize=16_384)
-def load(text: str) -> Trigger:
-    """The trigger of a stored text; cached, as it is needed again at every occurrence.
-
-    `UnknownTrigger`: newer code wrote it. `InvalidTrigger`: it is wrong.
-    """
-    try:
-        data = json.loads(text)
-        kind = data["type"]
-        if isinstance(kind, str) and kind not in _TYPES:
-            raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
-        trigger: Trigger = _TYPES[kind].from_json(data)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        wrong = UnknownTrigger if isinstance(error, UnknownTrigger) else InvalidTrigger
-        raise wrong(f"the stored trigger {text[:200]!r} cannot be read: {error}") from error
-    return trigger
+__all__ = [
+    "KNOWN",
+    "At",
+    "Cron",
+    "Every",
+    "Explanation",
+    "RRule",
+    "Reason",
+    "Trigger",
+    "at",
+    "cron",
+    "dump",
+    "every",
+    "load",
+    "parse",
+    "rrule",
+]

@@ -24,7 +24,7 @@ def check_occurs(trigger: AnyTrigger) -> AnyTrigger:
 def _reason(trigger: Bounded, begin: datetime) -> str:
     first = trigger._after(begin - INSTANT)
     if first is None:
-        return "there is no such date."
+        return "there is no such time."
     if trigger.options.last is not None and first > trigger.options.last:
         return "its first time would be after end."
     return "all its times are in except_dates."

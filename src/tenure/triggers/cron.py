@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from tenure.errors import InvalidTrigger
 from tenure.triggers.base import Bounded
@@ -21,7 +21,6 @@ from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.walls import Policy, Walls, following, preceding
 
-VERSIONS = (1,)
 _KEYS = KEYS | {"type", "v", "expression"}
 
 
@@ -58,6 +57,8 @@ def cron(
 @dataclass(frozen=True, slots=True)
 class Cron(Bounded):
     """Made by `cron()`."""
+
+    VERSIONS: ClassVar = (1,)
 
     expression: str
     options: Options = PLAIN
@@ -101,7 +102,7 @@ class Cron(Bounded):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Cron:
-        check_version(data, VERSIONS)
+        check_version(data, cls.VERSIONS)
         check_keys(data, _KEYS)
         return cls(data["expression"], Options.from_json(data))
 

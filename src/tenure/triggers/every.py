@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from tenure.errors import InvalidTrigger
 from tenure.triggers import moments
@@ -22,7 +22,6 @@ from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.steps import Steps
 from tenure.triggers.walls import Policy, Walls, following, preceding
 
-VERSIONS = (1, 2)
 _KEYS = (KEYS - {"start"}) | {"type", "v", "seconds", "days", "months", "anchor", "from_start"}
 
 
@@ -77,6 +76,8 @@ def every(
 @dataclass(frozen=True, slots=True)
 class Every(Bounded):
     """Made by `every()`."""
+
+    VERSIONS: ClassVar = (1, 2)
 
     interval: Interval
     anchor: datetime | None = None
@@ -194,7 +195,7 @@ class Every(Bounded):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Every:
-        check_version(data, VERSIONS)
+        check_version(data, cls.VERSIONS)
         check_keys(data, _KEYS)
         anchor = data.get("anchor")
         trigger = cls(

@@ -1,0 +1,101 @@
+"""`at`: once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from tenure.triggers import moments
+from tenure.triggers.base import Bounded
+from tenure.triggers.check import check_keys, check_occurs, check_version
+from tenure.triggers.moments import Given
+from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
+from tenure.triggers.walls import Policy, Walls, following, preceding
+
+_KEYS = KEYS | {"type", "v", "time"}
+
+
+def at(
+    time: datetime | str,
+    *,
+    tz: Zone = None,
+    start: Given | None = None,
+    end: Given | None = None,
+    except_dates: Iterable[Given] = (),
+    jitter: float = 0,
+    gap: Gap | None = None,
+    fold: Fold | None = None,
+) -> At:
+    """Once, at this time; without a time zone it is a local time in `tz`.
+
+    The other options are those of `cron`.
+
+    >>> at("2026-12-31T18:00", tz="Europe/Berlin")
+    """
+    read = moments.read("at", time)
+    if read.tzinfo is None and read.fold and fold is None:
+        fold = "second"  # a datetime may say itself which of two it means
+    options = Options.given(tz, start, end, except_dates, jitter, gap, fold)
+    return check_occurs(At(read.replace(fold=0), options))
+
+
+@dataclass(frozen=True, slots=True)
+class At(Bounded):
+    """Made by `at()`."""
+
+    VERSIONS: ClassVar = (1,)
+
+    time: datetime
+    """In UTC, or local."""
+    options: Options = PLAIN
+    _policy: Policy = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # An instant needs no zone; its zone is only for excluded days and for showing it.
+        policy = self.options.policy("after", "first")
+        if self.time.tzinfo is not None:
+            policy = Policy(UTC, policy.gap, policy.fold)
+        object.__setattr__(self, "_policy", policy)
+
+    @property
+    def walls(self) -> tuple[Walls, Policy] | None:
+        return None if self.time.tzinfo is not None else (self, self._policy)
+
+    def with_options(self, options: Options) -> At:
+        return replace(self, options=options)
+
+    def zoned(self, tz: str | None) -> At:
+        local = self.time.tzinfo is None or self.options.local
+        options = self.options.zoned(tz if local else None)
+        return self if options is self.options else self.with_options(options)
+
+    def after(self, wall: datetime) -> datetime | None:
+        """Its local time, if it is after `wall`."""
+        time = self.time.replace(tzinfo=None)
+        return time if wall < time else None
+
+    def until(self, wall: datetime) -> datetime | None:
+        time = self.time.replace(tzinfo=None)
+        return time if time <= wall else None
+
+    def _after(self, moment: datetime) -> datetime | None:
+        return following(self, self._policy, moment)
+
+    def _until(self, moment: datetime) -> datetime | None:
+        return preceding(self, self._policy, moment)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "at", "v": 1, "time": self.time.isoformat(), **self.options.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> At:
+        check_version(data, cls.VERSIONS)
+        check_keys(data, _KEYS)
+        return cls(moments.read("time", data["time"]), Options.from_json(data))
+
+    def __str__(self) -> str:
+        if self.time.tzinfo is not None:
+            return f"at {moments.show(self.time, self.options.zone)}"
+        return f"at {moments.show_wall(self.time)} ({self.options.tz or 'UTC'})"

@@ -1,0 +1,183 @@
+"""The local times of a recurrence rule, found from anywhere with bounded effort.
+
+python-dateutil expands the rule. It can only count from the beginning, so it is given a beginning
+close to where one looks: a period (year, month, … second) that the interval meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from tenure.errors import InvalidTrigger
+from tenure.triggers.rrule_text import (
+    DAILY,
+    FREQS,
+    HOURLY,
+    MINUTELY,
+    MONTHLY,
+    SECONDLY,
+    WEEKLY,
+    YEARLY,
+    Parts,
+)
+
+# The calendar repeats itself, weekdays included. dateutil searches until the year 9999, so a rule
+# that never matches is searched where that is near.
+_CYCLE = 400
+_LAST_START = 9899
+_DAYS_IN = {YEARLY: 366, MONTHLY: 31, WEEKLY: 7}
+MOST_IN_A_PERIOD = 10_000
+
+
+class Recurrence:
+    """The local times of a rule, from `start` on."""
+
+    def __init__(self, parts: Parts, start: datetime, last: datetime | None = None) -> None:
+        self._parts = parts
+        self._start = start
+        self._arguments = _arguments(parts, start)
+        self._zero = self._number(start)
+        self.last: datetime | None = None
+        self._check_size()
+        if parts.count is not None:
+            self.last = last or self._counted(parts.count)
+
+    def after(self, wall: datetime) -> datetime | None:
+        begin = max(wall, self._start)
+        step = (self._number(begin) - self._zero) // self._parts.interval
+        for found in self._from(step):
+            if found > wall and found >= self._start:
+                return found if self.last is None or found <= self.last else None
+        return None
+
+    def until(self, wall: datetime) -> datetime | None:
+        if self.last is not None and wall > self.last:
+            wall = self.last
+        if wall < self._start:
+            return None
+        high = (self._number(wall) - self._zero) // self._parts.interval
+        low, reach = high, 1
+        # Back, ever faster, to a period from which on there is a time; then to the last such.
+        while not self._any(low, wall):
+            if low <= 0 or reach > 2**40:
+                return None
+            high, low, reach = low, max(0, low - reach), reach * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._any(middle, wall) else (low, middle)
+        best = None
+        for found in self._from(low):
+            if found > wall:
+                break
+            best = found if found >= self._start else best
+        return best
+
+    def _any(self, step: int, wall: datetime) -> bool:
+        """Is there a time from the beginning of that period up to `wall`?"""
+        found = next((f for f in self._from(step) if f >= self._start), None)
+        return found is not None and found <= wall
+
+    def _counted(self, count: int) -> datetime | None:
+        times = (found for found in self._from(0) if found >= self._start)
+        last = None
+        for found in islice(times, count):
+            last = found
+        return last
+
+    def _from(self, step: int) -> Iterator[datetime]:
+        """The times of the rule from the period that is `step` intervals after the first."""
+        from dateutil.rrule import rrule
+
+        begin = self._begin(self._zero + step * self._parts.interval)
+        shift = max(0, _LAST_START - begin.year) // _CYCLE * _CYCLE
+        begin = begin.replace(year=begin.year + shift)
+        freq: Any = self._parts.freq
+        try:
+            for found in rrule(freq, dtstart=begin, **self._arguments):
+                yield found.replace(year=found.year - shift)
+        except (ValueError, OverflowError):
+            return  # nothing matches, or the calendar is over
+
+    def _check_size(self) -> None:
+        """Refuse rules that would have to be expanded too far for one answer."""
+        most = _DAYS_IN.get(self._parts.freq, 1)
+        for part, freq in (("byhour", HOURLY), ("byminute", MINUTELY), ("bysecond", SECONDLY)):
+            if self._parts.freq < freq:
+                most *= len(self._arguments[part])
+        if most <= MOST_IN_A_PERIOD:
+            return
+        times = list(islice(self._from(0), MOST_IN_A_PERIOD + 1))
+        if len({self._number(time) for time in times}) == 1 and len(times) > MOST_IN_A_PERIOD:
+            raise InvalidTrigger(
+                f"rrule: more than {MOST_IN_A_PERIOD:,} times in one period of its FREQ,"
+                f" {FREQS[self._parts.freq]}, are too many: use a smaller FREQ, such as"
+                " FREQ=MINUTELY, with the same BY… parts."
+            )
+
+    # -- periods, numbered ------------------------------------------------------------------------
+
+    def _number(self, wall: datetime) -> int:
+        """The number of the period that a time lies in."""
+        freq, day = self._parts.freq, wall.toordinal()
+        if freq == YEARLY:
+            return wall.year
+        if freq == MONTHLY:
+            return wall.year * 12 + wall.month - 1
+        if freq == WEEKLY:
+            return (day - 1 - self._parts.wkst) // 7  # the calendar begins with a Monday
+        seconds = day * 86_400 + wall.hour * 3600 + wall.minute * 60 + wall.second
+        return seconds // _LENGTHS[freq]
+
+    def _begin(self, number: int) -> datetime:
+        """The first time of a period."""
+        freq = self._parts.freq
+        if freq == YEARLY:
+            return datetime(number, 1, 1)  # noqa: DTZ001
+        if freq == MONTHLY:
+            return datetime(number // 12, number % 12 + 1, 1)  # noqa: DTZ001
+        if freq == WEEKLY:
+            return datetime.fromordinal(max(1, number * 7 + 1 + self._parts.wkst))
+        seconds = number * _LENGTHS[freq]
+        return datetime.fromordinal(seconds // 86_400) + timedelta(seconds=seconds % 86_400)
+
+
+_LENGTHS = {DAILY: 86_400, HOURLY: 3600, MINUTELY: 60, SECONDLY: 1}
+_NAMES = {
+    "BYMONTH": "bymonth",
+    "BYMONTHDAY": "bymonthday",
+    "BYYEARDAY": "byyearday",
+    "BYWEEKNO": "byweekno",
+    "BYSETPOS": "bysetpos",
+    "BYHOUR": "byhour",
+    "BYMINUTE": "byminute",
+    "BYSECOND": "bysecond",
+}
+
+
+def _arguments(parts: Parts, start: datetime) -> dict[str, Any]:
+    """For dateutil, with what a rule leaves open taken from its start, wherever one looks from."""
+    from dateutil.rrule import weekday
+
+    found: dict[str, Any] = {_NAMES[key]: value for key, value in parts.lists.items()}
+    if parts.days:
+        found["byweekday"] = [weekday(day, which or None) for day, which in parts.days]
+    if not found.keys() & {"byweekno", "byyearday", "bymonthday", "byweekday"}:
+        if parts.freq == YEARLY:
+            found.setdefault("bymonth", start.month)
+        if parts.freq in (YEARLY, MONTHLY):
+            found["bymonthday"] = start.day
+        elif parts.freq == WEEKLY:
+            found["byweekday"] = start.weekday()
+    elif "byweekno" in found and not found.keys() & {"byyearday", "bymonthday", "byweekday"}:
+        found["byweekday"] = start.weekday()
+    for part, freq, value in (
+        ("byhour", HOURLY, start.hour),
+        ("byminute", MINUTELY, start.minute),
+        ("bysecond", SECONDLY, start.second),
+    ):
+        if parts.freq < freq:
+            found.setdefault(part, (value,))
+    return {**found, "interval": parts.interval, "wkst": parts.wkst}

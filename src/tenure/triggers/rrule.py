@@ -1,0 +1,137 @@
+"""`rrule`: the recurrence rules of calendars, RFC 5545."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from tenure.errors import InvalidTrigger
+from tenure.triggers import moments, rrule_text, zones
+from tenure.triggers.base import Bounded
+from tenure.triggers.check import check_keys, check_occurs, check_version
+from tenure.triggers.moments import Given
+from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
+from tenure.triggers.recurrence import Recurrence
+from tenure.triggers.rrule_text import HOURLY, Parts
+from tenure.triggers.walls import Policy, Walls, following, preceding
+
+_KEYS = KEYS | {"type", "v", "rule", "last"}
+_SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def rrule(
+    rule: str,
+    *,
+    tz: Zone = None,
+    start: Given | None = None,
+    end: Given | None = None,
+    except_dates: Iterable[Given] = (),
+    jitter: float = 0,
+    gap: Gap | None = None,
+    fold: Fold | None = None,
+) -> RRule:
+    """At the times of a recurrence rule, counted from `start`, or from the schedule's creation.
+
+    The rule may come with lines DTSTART and EXDATE, as in calendars, instead of `start`, `tz` and
+    `except_dates`. The other options are those of `cron`.
+
+    >>> rrule("FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17", tz="Europe/Berlin", start="2026-01-01")
+    """
+    text = rrule_text.read(rule)
+    tz = _one("tz", "DTSTART;TZID", zones.name(tz), text.tz)
+    start = _one("start", "DTSTART", start, text.start)
+    end = _one("end", "UNTIL", end, text.end)
+    begin = None if start is None else moments.read("start", start).replace(microsecond=0)
+    if isinstance(except_dates, str):
+        raise InvalidTrigger(f"except_dates={except_dates!r}: give a list of dates or times.")
+    excluded = [*except_dates, *text.except_dates]
+    options = Options.given(tz, begin, end, excluded, jitter, gap, fold)
+    trigger = RRule(text.rule, options)
+    if begin is not None:
+        return check_occurs(trigger)
+    if trigger._parts.count is not None:
+        raise InvalidTrigger(
+            "rrule: COUNT counts from the start: give start=, or a DTSTART line in the rule."
+        )
+    unbounded = Options(tz=options.tz)
+    check_occurs(RRule(text.rule, unbounded).anchored(_SOME_DAY))
+    return trigger
+
+
+def _one(name: str, line: str, given: Any, found: Any) -> Any:
+    if given is not None and found is not None and given != found:
+        raise InvalidTrigger(f"rrule: both {name}= and {line} are given; leave one of them out.")
+    return found if given is None else given
+
+
+@dataclass(frozen=True, slots=True)
+class RRule(Bounded):
+    """Made by `rrule()`."""
+
+    VERSIONS: ClassVar = (1,)
+
+    rule: str
+    options: Options = PLAIN
+    last: datetime | None = None
+    """The local time of the last one that COUNT allows; found once."""
+    _parts: Parts = field(init=False, repr=False, compare=False)
+    _policy: Policy = field(init=False, repr=False, compare=False)
+    _walls: Recurrence | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        put, options = object.__setattr__, self.options
+        parts = rrule_text.parse(self.rule)
+        put(self, "_parts", parts)
+        # What repeats within a day follows the clock on the wall; what has a time of day is fixed.
+        fixed = parts.freq < HOURLY
+        put(self, "_policy", options.policy(*(("after", "first") if fixed else ("skip", "both"))))
+        walls = None
+        if options.first is not None:
+            start = options.first.astimezone(options.zone).replace(tzinfo=None, fold=0)
+            walls = Recurrence(parts, start, self.last)
+            put(self, "last", walls.last)
+        put(self, "_walls", walls)
+
+    @property
+    def walls(self) -> tuple[Walls, Policy]:
+        return self._recurrence, self._policy
+
+    def with_options(self, options: Options) -> RRule:
+        return replace(self, options=options, last=None)
+
+    def anchored(self, now: datetime) -> RRule:
+        zoned = self.zoned(None)
+        if zoned.options.start is not None:
+            return zoned
+        begin = now.replace(microsecond=0)
+        return check_occurs(zoned.with_options(replace(zoned.options, start=begin)))
+
+    @property
+    def _recurrence(self) -> Recurrence:
+        if self._walls is None:
+            raise InvalidTrigger("this trigger has no start yet: call anchored(now) first")
+        return self._walls
+
+    def _after(self, moment: datetime) -> datetime | None:
+        return following(self._recurrence, self._policy, moment)
+
+    def _until(self, moment: datetime) -> datetime | None:
+        return preceding(self._recurrence, self._policy, moment)
+
+    def to_json(self) -> dict[str, Any]:
+        last = {} if self.last is None else {"last": self.last.isoformat()}
+        return {"type": "rrule", "v": 1, "rule": self.rule, **last, **self.options.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RRule:
+        check_version(data, cls.VERSIONS)
+        check_keys(data, _KEYS)
+        last = data.get("last")
+        last = None if last is None else moments.read("last", last)
+        return cls(data["rule"], Options.from_json(data), last)
+
+    def __str__(self) -> str:
+        zone = f" ({self.options.tz})" if self.options.tz else ""
+        return f"rrule {self.rule}{zone}"

@@ -1,0 +1,40 @@
+"""Triggers as they are stored: plain JSON with a type and a version."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from tenure.errors import InvalidTrigger, UnknownTrigger
+from tenure.triggers.at import At
+from tenure.triggers.base import Trigger
+from tenure.triggers.cron import Cron
+from tenure.triggers.every import Every
+from tenure.triggers.rrule import RRule
+
+_TYPES: dict[str, Any] = {"at": At, "cron": Cron, "every": Every, "rrule": RRule}
+KNOWN: dict[str, tuple[int, ...]] = {name: kind.VERSIONS for name, kind in _TYPES.items()}
+"""The types and versions that this code can read."""
+
+
+def dump(trigger: Trigger) -> str:
+    return json.dumps(trigger.to_json(), separators=(",", ":"), sort_keys=True)
+
+
+@lru_cache(maxsize=16_384)
+def load(text: str) -> Trigger:
+    """The trigger of a stored text; cached, as it is needed again at every occurrence.
+
+    `UnknownTrigger`: newer code wrote it. `InvalidTrigger`: it is wrong.
+    """
+    try:
+        data = json.loads(text)
+        kind = data["type"]
+        if isinstance(kind, str) and kind not in _TYPES:
+            raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
+        trigger: Trigger = _TYPES[kind].from_json(data)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        wrong = UnknownTrigger if isinstance(error, UnknownTrigger) else InvalidTrigger
+        raise wrong(f"the stored trigger {text[:200]!r} cannot be read: {error}") from error
+    return trigger
