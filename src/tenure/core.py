@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.backends.base import Backend, LeaseBackend
@@ -26,7 +27,7 @@ from tenure.startup import Stages
 from tenure.stores import parse, parse_leases, resolve
 from tenure.tasks import Policy, Tasks
 from tenure.threads import Threads
-from tenure.triggers import Trigger
+from tenure.triggers import Explanation, Trigger, load, moments, zones
 
 _inherited: list[LeaseBackend] = []
 
@@ -41,15 +42,17 @@ class Core:
         leases: str | object | None = None,
         namespace: str = "default",
         app: str = "default",
+        tz: str | None = None,
         migrate: bool = True,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.url = resolve(url)
+        self.tz = zones.name(tz)
         self.namespace = namespace
         self.app = app
         self.settings = settings or Settings()
-        self.tasks = Tasks()
+        self.tasks = Tasks(self.tz)
         self.engine = Engine()
         self.node: Node | None = None
         self._clock = clock or SystemClock()
@@ -200,6 +203,7 @@ class Core:
     ) -> Schedule:
         known, parsed = self.tasks.named(task), Policy.parse(f"schedule {name!r}", policy)
         catalog = await self.catalog()
+        trigger = self._zoned(trigger)
         return await catalog.add(name, trigger, known, kwargs or {}, tenant, parsed)
 
     async def update(
@@ -214,7 +218,7 @@ class Core:
         known = self.tasks.named(task) if task is not None else None
         return await (await self.catalog()).update(
             name,
-            trigger=trigger,
+            trigger=None if trigger is None else self._zoned(trigger),
             task=known,
             kwargs=kwargs,
             expected_version=expected_version,
@@ -223,6 +227,22 @@ class Core:
 
     async def get(self, name: str) -> Schedule:
         return await (await self.catalog()).get(name)
+
+    async def preview(self, name: str, n: int) -> list[Explanation]:
+        schedule, now = await self.get(name), await (await self.backend()).schedules.now()
+        planned = schedule.next_nominal if schedule.active else None
+        after = now if planned is None else planned - timedelta(microseconds=1)
+        return load(schedule.spec.trigger).preview(n, after, schedule.uid)
+
+    async def explain(self, name: str, time: datetime | str) -> Explanation:
+        schedule = await self.get(name)
+        return load(schedule.spec.trigger).explain(moments.read("time", time), schedule.uid)
+
+    def _zoned(self, trigger: Trigger) -> Trigger:
+        """In the scheduler's zone, if it has one; what is no trigger is refused by the catalog."""
+        return (
+            trigger if self.tz is None or not hasattr(trigger, "zoned") else trigger.zoned(self.tz)
+        )
 
     async def pause(self, name: str, reason: str | None) -> Schedule:
         return await (await self.catalog()).pause(name, reason)

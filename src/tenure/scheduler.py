@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from tenure.clock import Clock
@@ -18,7 +19,7 @@ from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.settings import Settings
 from tenure.signals import Signals
 from tenure.tasks import Tasks
-from tenure.triggers import Trigger
+from tenure.triggers import Explanation, Trigger
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class _Declaring:
         leases: str | object | None = None,
         namespace: str = "default",
         app: str = "default",
+        tz: str | None = None,
         ttl: float | None = None,
         concurrency: int | None = None,
         migrate: bool = True,
@@ -46,6 +48,7 @@ class _Declaring:
             leases: another store for leases alone, such as redis://host, or a Redis client.
             namespace: separates clusters that share a store.
             app: whose code-declared schedules these are.
+            tz: the time zone of triggers about local time that name none; UTC unless given.
             ttl: seconds after which a silent node is taken for dead, where nothing tells sooner.
             concurrency: how many runs this node executes at a time; 0 only schedules.
             migrate: create and upgrade the tables at start; False leaves that to
@@ -64,6 +67,7 @@ class _Declaring:
             leases=leases,
             namespace=namespace,
             app=app,
+            tz=tz,
             migrate=migrate,
             settings=settings,
             clock=clock,
@@ -186,6 +190,14 @@ class Scheduler(_Declaring):
     def get(self, name: str) -> Schedule:
         return self._call(self._core.get(name))
 
+    def preview(self, name: str, n: int = 5) -> list[Explanation]:
+        """The next occurrences of a schedule, each with the rule that applied."""
+        return self._call(self._core.preview(name, n))
+
+    def explain(self, name: str, time: datetime | str) -> Explanation:
+        """Is this time an occurrence of the schedule, and why? Without a zone it is local."""
+        return self._call(self._core.explain(name, time))
+
     def schedules(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
         return self._call(self._core.schedules(tenant, limit))
 
@@ -294,6 +306,12 @@ class AsyncScheduler(_Declaring):
 
     async def get(self, name: str) -> Schedule:
         return await self._call(self._core.get(name))
+
+    async def preview(self, name: str, n: int = 5) -> list[Explanation]:
+        return await self._call(self._core.preview(name, n))
+
+    async def explain(self, name: str, time: datetime | str) -> Explanation:
+        return await self._call(self._core.explain(name, time))
 
     async def schedules(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
         return await self._call(self._core.schedules(tenant, limit))

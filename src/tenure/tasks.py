@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, get_type_hints, overload
 
 from tenure.errors import InvalidSchedule, UnknownTask
 from tenure.model import CatchUp, OnCrash, Overlap
-from tenure.triggers import Trigger
+from tenure.triggers import Trigger, zones
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,8 +121,10 @@ class Task:
 class Tasks:
     """Tasks of a module, declared without a scheduler at hand: `scheduler.include(tasks)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tz: str | None = None) -> None:
+        """`tz`: the zone of triggers about local time that name none; else the scheduler's."""
         self._tasks: dict[str, Task] = {}
+        self._tz = zones.name(tz)
 
     @overload
     def task(self, function: Callable[P, R], /) -> Callable[P, R]: ...
@@ -213,6 +215,8 @@ class Tasks:
                 f"two tasks are named {task.name!r}: {_place(known.function)} and"
                 f" {_place(task.function)}. Give one of them another name with name=…."
             )
+        if task.trigger is not None and self._tz is not None:
+            task = replace(task, trigger=task.trigger.zoned(self._tz))
         self._tasks[task.name] = task
 
     def __getitem__(self, name: str) -> Task:
