@@ -37,7 +37,7 @@ class Core:
 
     def __init__(
         self,
-        url: str | None,
+        url: str | object | None,
         *,
         leases: str | object | None = None,
         namespace: str = "default",

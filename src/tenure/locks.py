@@ -31,7 +31,7 @@ from tenure.lease import Lease
 from tenure.model import Grant, Holder, LeaseRecord
 from tenure.service import why
 from tenure.settings import Settings
-from tenure.stores import parse_leases, resolve
+from tenure.stores import parse_leases, resolve_leases
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +51,8 @@ class Leases:
         migrate: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self.url = resolve(url) if isinstance(url, str | None) else "redis://"
+        known = resolve_leases(url)
+        self.url = known if isinstance(known, str) else "redis://"
         self.namespace = namespace
         self._clock = clock or SystemClock()
         make = parse_leases(

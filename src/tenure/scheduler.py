@@ -29,7 +29,7 @@ class _Declaring:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | object | None = None,
         *,
         leases: str | object | None = None,
         namespace: str = "default",
@@ -44,7 +44,8 @@ class _Declaring:
         """Say which store, and how this node behaves.
 
         Args:
-            url: sqlite:///file.db; unless given $TENURE_URL, else sqlite:///tenure.db.
+            url: sqlite:///file.db; unless given $TENURE_URL, else sqlite:///tenure.db. Or an
+                SQLAlchemy engine, or a pool of psycopg, whose settings are taken.
             leases: another store for leases alone, such as redis://host, or a Redis client.
             namespace: separates clusters that share a store.
             app: whose code-declared schedules these are.

@@ -76,7 +76,7 @@ class SingleInstance:
 
 
 def single_instance(
-    url: str | None = None,
+    url: str | object | None = None,
     name: str = "scheduler",
     when_held: WhenHeld = "fail",
     *,
@@ -87,6 +87,7 @@ def single_instance(
     """Let one process at a time into a block, whatever starts the processes.
 
     Args:
+        url: where the guard is; or an SQLAlchemy engine, a pool of psycopg, a Redis client.
         when_held: "fail" raises `LeaseHeld`, which says who holds it and what to do; "skip" goes
             on with `guard.held` False; "standby" waits, and takes over.
         workers_env: a variable, such as "WEB_CONCURRENCY", that must not ask for more than one

@@ -1,4 +1,4 @@
-"""From a URL to a backend, which is imported only when it is asked for."""
+"""From a URL, or what is handed in instead, to a backend, imported only when it is asked for."""
 
 from __future__ import annotations
 
@@ -12,19 +12,45 @@ from urllib.parse import unquote, urlsplit
 from tenure.backends.base import Backend, LeaseBackend
 from tenure.clock import Clock
 from tenure.errors import ConfigError
+from tenure.handed_in import made_by, url_of
 
 DEFAULT_URL = "sqlite:///tenure.db"
 TRANSACTION_LIMIT = 5.0
 _REDIS = ("redis", "rediss", "unix")
+NOT_IN_REDIS = (
+    "Redis holds leases here, not schedules. Two ways on: keep schedules in a database and only the"
+    " leases in Redis, Scheduler('postgresql://…', leases='redis://…') (SQLite works too); or leave"
+    " Redis out, Scheduler('postgresql://…')."
+)
 _FORMS = (
     "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user@host/database"
     " or memory://"
 )
 
 
-def resolve(url: str | None) -> str:
-    """The URL that is meant: the one given, else $TENURE_URL, else a file in this folder."""
-    return url or os.environ.get("TENURE_URL") or DEFAULT_URL
+def resolve(store: object) -> str:
+    """The URL that is meant: the one given, else $TENURE_URL, else a file in this folder; or the
+    one of an engine or a pool that was handed in."""
+    if store is None or isinstance(store, str):
+        return store or os.environ.get("TENURE_URL") or DEFAULT_URL
+    if is_redis(store):
+        raise ConfigError(NOT_IN_REDIS)
+    url = url_of(store)
+    if url is None:
+        raise ConfigError(
+            f"a store is given by a URL, an SQLAlchemy engine or a pool of psycopg, not"
+            f" {type(store).__qualname__}. Known forms of URL: {_FORMS}."
+        )
+    return url
+
+
+def resolve_leases(store: object) -> str | object:
+    """The same for leases: a Redis client is left as it is."""
+    return store if is_redis(store) else resolve(store)
+
+
+def is_redis(store: object) -> bool:
+    return made_by(store, "redis", "valkey")
 
 
 def parse(
@@ -49,11 +75,7 @@ def parse(
     if scheme == "memory":
         return lambda: _make("memory", "MemoryBackend", clock)
     if scheme in _REDIS:
-        raise ConfigError(
-            "Redis holds leases here, not schedules. Two ways on: keep schedules in a database and"
-            " only the leases in Redis, Scheduler('postgresql://…', leases='redis://…') (SQLite"
-            " works too); or leave Redis out, Scheduler('postgresql://…')."
-        )
+        raise ConfigError(NOT_IN_REDIS)
     if not scheme:
         hint = f" For a file write sqlite:///{url}." if url else ""
         raise ConfigError(f"{url!r} is not a URL.{hint} Known forms: {_FORMS}.")
@@ -61,18 +83,21 @@ def parse(
 
 
 def parse_leases(
-    url: str | object, namespace: str, clock: Clock, limit: float = TRANSACTION_LIMIT
+    store: object, namespace: str, clock: Clock, limit: float = TRANSACTION_LIMIT
 ) -> Callable[[], LeaseBackend]:
-    """The same for leases alone, which may be in Redis too; a Redis client may be handed in."""
-    if not isinstance(url, str):
-        if type(url).__module__.split(".")[0] not in ("redis", "valkey"):
-            raise ConfigError(
-                f"leases are kept under a URL or with a Redis client, not {type(url).__qualname__}."
-            )
-        return lambda: _make("redis", "RedisBackend", client=url, namespace=namespace, clock=clock)
-    if urlsplit(url).scheme.split("+")[0] in _REDIS:
+    """The same for leases alone, which may be in Redis too: by URL, or as a client has it."""
+    if is_redis(store):
+        return lambda: _make(
+            "redis", "RedisBackend", client=store, namespace=namespace, clock=clock
+        )
+    url = resolve(store)
+    if is_redis_url(url):
         return lambda: _make("redis", "RedisBackend", url, namespace=namespace, clock=clock)
     return parse(url, namespace, clock, limit)
+
+
+def is_redis_url(url: str) -> bool:
+    return urlsplit(url).scheme.split("+")[0] in _REDIS
 
 
 def _sqlite_path(url: str) -> Path:

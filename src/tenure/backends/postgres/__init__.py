@@ -7,7 +7,7 @@ blocking calls have one more: see line.py.
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from tenure.backends.postgres import migrate as migrations
 from tenure.backends.postgres.database import Database
@@ -49,9 +49,9 @@ class PostgresBackend:
     def location(self) -> str:
         """The URL without its password."""
         parts = urlsplit(self._url)
-        user = f"{parts.username}@" if parts.username else ""
-        port = f":{parts.port}" if parts.port else ""
-        return urlunsplit(("postgresql", f"{user}{parts.hostname or ''}{port}", parts.path, "", ""))
+        known, _, hosts = parts.netloc.rpartition("@")  # hosts: there may be several
+        user = f"{known.partition(':')[0]}@" if known else ""
+        return f"postgresql://{user}{hosts}{parts.path}"
 
     @property
     def queries(self) -> int:
