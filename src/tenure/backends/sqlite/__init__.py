@@ -1,7 +1,8 @@
 """The SQLite backend: one file, shared by any number of processes on one machine.
 
 Two connections: leases have their own, so that a heartbeat never waits behind a long firing in
-this process. The lock file beside the database is described in lockfile.py.
+this process. A third tidies up (checkpoints.py). The lock file beside the database is described in
+lockfile.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from tenure.backends.sqlite import migrate as migrations
+from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
@@ -39,6 +41,11 @@ class SQLiteBackend:
         self._clock = clock or SystemClock()
         self._for_leases = Connection(self.path, "tenure-leases")
         self._for_the_rest = Connection(self.path, "tenure-store")
+        self._checkpoints = Checkpoints(
+            Connection(self.path, "tenure-checkpoints"),
+            (self._for_leases, self._for_the_rest),
+            self._clock,
+        )
         self._lock_file: LockFile | None = None
 
     @property
@@ -63,6 +70,7 @@ class SQLiteBackend:
             await self._migrate(migrate)
             await self._for_leases.open()
             self._lock_file = self._open_lock_file()
+            await self._checkpoints.open()
         except BaseException:
             await self._for_the_rest.close()
             await self._for_leases.close()
@@ -77,6 +85,7 @@ class SQLiteBackend:
         if self._lock_file is None:
             return
         self.wakeups.close()
+        await self._checkpoints.close()
         await self._for_leases.close()
         await self._for_the_rest.close()
         self.leases.close()

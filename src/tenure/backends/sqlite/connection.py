@@ -57,10 +57,14 @@ class Connection:
         forks.watch(self)
         self.statements = 0
         """How many transactions and reads were asked for: the cost of idling is measured by it."""
+        self.writes = 0
+        """How many transactions were begun."""
+        self.busy = 0
+        """How many calls are under way."""
 
     async def open(self, *, create: bool = True) -> None:
-        """Connect. Without `create` no file comes into being, and somebody else's database is
-        not turned into one with a write-ahead log."""
+        """Connect, unless it is done. Without `create` no file comes into being, and somebody
+        else's database is not turned into one with a write-ahead log."""
         await self._threads.call(self._guard, lambda: self._open(create))
 
     async def close(self) -> None:
@@ -105,6 +109,7 @@ class Connection:
     async def _call(self, function: Callable[[Work[T], _Wait], T], work: Work[T]) -> T:
         wait = _Wait()
         self.statements += 1
+        self.busy += 1
         try:
             return await self._threads.call(self._guard, lambda: function(work, wait))
         except asyncio.CancelledError:
@@ -112,8 +117,12 @@ class Connection:
             if wait.locked:  # the reason, for whoever makes a timeout of this
                 raise asyncio.CancelledError(_locked(self._path)) from None
             raise
+        finally:
+            self.busy -= 1
 
     def _open(self, create: bool) -> None:
+        if self._connection is not None:
+            return
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old; Tenure needs 3.33 or newer. Use a"
@@ -148,6 +157,7 @@ class Connection:
     def _write(self, work: Work[T], wait: _Wait) -> T:
         def transaction() -> T:
             self._sqlite.execute("BEGIN IMMEDIATE")
+            self.writes += 1
             try:
                 result = work(self._sqlite)
                 self._sqlite.execute("COMMIT")
