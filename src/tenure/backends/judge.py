@@ -3,9 +3,10 @@ server's.
 
 The server's clock decides expiry, with two cautions, because clocks of servers are moved too.
 Within one boot of one machine, holder and candidate compare the boot clock, which nobody moves. And
-where the server's clock disagrees with our own wall clock, or a lease seems to live longer than its
-ttl, the clock is in doubt: then the renewal counter must stand still for a full ttl on our own
-clock. Doubt only ever makes a takeover slower.
+where the server's clock is in doubt the renewal counter must stand still for a full ttl on our own
+clock. It is in doubt if it disagrees with our wall clock now, or disagreed with the holder's when
+that renewed; if it jumped since we looked last; or if a lease seems to live longer than its ttl.
+Doubt only ever makes a takeover slower.
 
 A leader's death is guessed sooner from its connection: a session that is gone at two looks in a
 row is a hint. Only fenced leases are shortened by it.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.clock import Clock
@@ -44,6 +45,9 @@ class Judge:
         self._clock = clock
         self.boot = clock_domain()
         self._seen: dict[str, _Sighting] = {}
+        self._origin: datetime | None = None
+        """The server's time at zero of our clock, as of our last look."""
+        self._jumped = float("-inf")
 
     def forget(self, name: str) -> None:
         self._seen.pop(name, None)
@@ -122,9 +126,24 @@ class Judge:
     def _doubtful(self, row: Row) -> bool:
         """Has somebody moved a clock? Ours can make us more careful, and nothing else."""
         ttl, now = timedelta(seconds=row["ttl"]), row["now"]
-        return bool(row["expires_at"] > now + ttl or abs(now - self._clock.now()) > ttl / 3)
+        holders = row.get("holder_now")
+        return bool(
+            row["expires_at"] > now + ttl
+            or abs(now - self._clock.now()) > ttl / 3
+            or (holders is not None and abs(row["renewed_at"] - holders) > ttl / 3)
+            or self._clock.monotonic() - self._jumped < row["ttl"]
+        )
+
+    def _look_for_jumps(self, row: Row) -> None:
+        # What was renewed before a jump is renewed again within its ttl, if its holder lives.
+        mono = self._clock.monotonic()
+        origin = row["now"] - timedelta(seconds=mono)
+        known, self._origin = self._origin, origin
+        if known is not None and abs(origin - known) > timedelta(seconds=row["ttl"]) / 3:
+            self._jumped = mono
 
     def _sighting(self, row: Row) -> _Sighting:
+        self._look_for_jumps(row)
         seen = self._seen.get(row["name"])
         if seen is None or mark(seen.row) != mark(row):
             seen = self._seen[row["name"]] = _Sighting(row, self._clock.monotonic())

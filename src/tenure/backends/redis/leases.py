@@ -205,6 +205,7 @@ class RedisLeases:
         return {
             "boot": self._judge.boot,
             "boot_now": self._clock.monotonic(),
+            "now": self._clock.now().timestamp() * 1000,
             "client": self._wakeups.client_id or 0,
             "run": self._wakeups.run,
         }
@@ -244,6 +245,7 @@ def _row(name: str, flat: Sequence[str], now: str) -> dict[str, Any] | None:
         "ttl": float(row["ttl"]),
         "fenced": row["fenced"] == "1",
         "expires_boot": float(row["expires_boot"]),
+        "holder_now": _time(row["holder_now"]) if "holder_now" in row else None,
         "now": _time(now),
     }
 

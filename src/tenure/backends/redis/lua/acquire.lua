@@ -46,6 +46,7 @@ redis.call('HSET', lease,
     'client', a.client, 'run', a.run, 'ttl', tostring(a.ttl), 'fenced', a.fenced and 1 or 0,
     'counter', 0, 'acquired_at', stamp, 'renewed_at', stamp,
     'expires_at', string.format('%.0f', now + a.ttl * 1000),
-    'expires_boot', string.format('%.6f', a.boot_now + a.ttl), 'info', a.info)
+    'expires_boot', string.format('%.6f', a.boot_now + a.ttl),
+    'holder_now', string.format('%.0f', a.now), 'info', a.info)
 redis.call('SADD', names, a.name)
 return { string.format('%.0f', new) }

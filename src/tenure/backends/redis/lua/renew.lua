@@ -25,7 +25,7 @@ for i = 2, #KEYS do
         redis.call('HSET', lease, 'renewed_at', string.format('%.0f', now),
             'expires_at', string.format('%.0f', now + ttl * 1000),
             'boot', a.boot, 'expires_boot', string.format('%.6f', a.boot_now + ttl),
-            'client', a.client, 'run', a.run)
+            'holder_now', string.format('%.0f', a.now), 'client', a.client, 'run', a.run)
         renewed[i - 1] = 1
     end
 end
