@@ -55,9 +55,7 @@ class Leases:
         self.url = known if isinstance(known, str) else "redis://"
         self.namespace = namespace
         self._clock = clock or SystemClock()
-        make = parse_leases(
-            self.url if isinstance(url, str | None) else url, namespace, self._clock
-        )
+        make = parse_leases(known, namespace, self._clock)
         self._connect = functools.partial(Connected, make, migrate, self._clock)
         self._connected = self._connect()
 

@@ -202,6 +202,12 @@ def test_settings_of_a_client_are_taken_not_its_ways() -> None:
     assert target.of(client.connection_pool) == taken
 
 
+def test_client_that_asks_more_of_tls_than_ours_can_is_refused() -> None:
+    client = redis.Redis(ssl=True, ssl_validate_ocsp=True)
+    with pytest.raises(ConfigError, match=r"ssl_validate_ocsp.* Give a URL"):
+        target.of(client)
+
+
 def test_clients_of_sentinel_and_cluster_are_taken() -> None:
     for module in (redis.sentinel, redis.asyncio.sentinel):
         sentinel: Any = module.Sentinel([("a", 1), ("b", 2)], sentinel_kwargs={"password": "s"})

@@ -11,6 +11,7 @@ its settings are taken.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,9 +27,10 @@ from redis.backoff import NoBackoff
 from tenure.errors import ConfigError
 
 LIMIT = 5.0
-_TIMES: dict[str, Any] = {"socket_timeout": LIMIT, "socket_connect_timeout": LIMIT}
+TIMES: dict[str, Any] = {"socket_timeout": LIMIT, "socket_connect_timeout": LIMIT}
 _DRIVERS = ("redis", "valkey")
 _TAKEN = ("db", "username", "password", "path", "credential_provider", "ssl")
+_KNOWN = inspect.signature(redis.Redis.__init__).parameters
 _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 Kind = Literal["server", "sentinel", "cluster"]
 Host = tuple[str, int]
@@ -82,7 +84,7 @@ class Target:
         """A client. Connects when it is first used."""
         # Once more, at once: a connection of the pool may have died since its last use. More would
         # only hide from our callers that Redis is away, and they try again by themselves.
-        options = {**_TIMES, **self.options, "decode_responses": True, "retry": again(1)}
+        options = {**TIMES, **self.options, "decode_responses": True, "retry": again(1)}
         try:
             return self._client(options)
         except TypeError as error:  # an option after the `?` that redis-py does not know
@@ -95,7 +97,7 @@ class Target:
             nodes = [ClusterNode(host, port) for host, port in self.hosts]
             return RedisCluster(startup_nodes=nodes, **options)
         if self.kind == "sentinel":
-            asking = {**_TIMES, "retry": again(0), **self.sentinel_options}
+            asking = {**TIMES, "retry": again(0), **self.sentinel_options}
             sentinel: Any = Sentinel(self.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
             return sentinel.master_for(self.service, **options)
         address: dict[str, Any] = (
@@ -181,11 +183,11 @@ def _settings(client: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     if kind is not None and kind.__module__.split(".")[0] not in _DRIVERS:
         raise _unusable(client, f"its connections are of {kind.__module__}.{kind.__qualname__}")
     options = {name: given[name] for name in _TAKEN if given.get(name) is not None}
-    options |= {
-        name: value
-        for name, value in given.items()
-        if name.startswith("ssl_") and value is not None
-    }
+    for name, value in given.items():
+        if name.startswith("ssl_") and value not in (None, False) and name not in _KNOWN:
+            raise _unusable(client, f"{name}= is for blocking clients alone, and ours is not")
+        if name.startswith("ssl_") and value is not None and name in _KNOWN:
+            options[name] = value
     if "path" in options:
         options["unix_socket_path"] = options.pop("path")
     if kind is not None and "SSL" in kind.__name__:
