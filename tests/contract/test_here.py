@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -17,9 +17,11 @@ from tenure.testing.contract import (
     lease_machine,
 )
 from tenure.testing.contract.machines import OpenHarness
-from tests.contract import test_postgres, test_sqlite
+from tests.contract import redis_harness, test_postgres, test_sqlite
 from tests.support.here import Here
-from tests.support.servers import PostgresServer
+from tests.support.servers import PostgresServer, ValkeyServer
+
+_valkeys: list[ValkeyServer] = []
 
 
 @asynccontextmanager
@@ -39,10 +41,23 @@ open_sqlite: OpenHarness = partial(open_here, test_sqlite.open_sqlite)
 open_postgres: OpenHarness = partial(open_here, test_postgres.open_postgres)
 
 
+def _open_redis() -> AbstractAsyncContextManager[Harness]:
+    return redis_harness.open_harness(_valkeys[-1].url, _valkeys[-1:])
+
+
+open_redis: OpenHarness = partial(open_here, _open_redis)
+
+
 @pytest.fixture(autouse=True, scope="module")
-def servers(postgres: PostgresServer) -> None:
+def servers(postgres: PostgresServer) -> Iterator[None]:
     """The hypothesis machines open their harness themselves, and take no fixtures."""
     test_postgres._servers.append(postgres)
+    valkey = ValkeyServer(clock=True)
+    try:
+        _valkeys.append(valkey.start())
+        yield
+    finally:
+        valkey.close()
 
 
 class _Contract(LeaseContract, LeaseRecordContract, TakeoverContract):
@@ -65,5 +80,11 @@ class TestPostgres(_Contract):
         return open_postgres()
 
 
+class TestRedis(_Contract):
+    def opened(self) -> AbstractAsyncContextManager[Harness]:
+        return open_redis()
+
+
 TestSQLiteMachine = lease_machine(open_sqlite, examples=50).TestCase
 TestPostgresMachine = lease_machine(open_postgres, examples=15).TestCase
+TestRedisMachine = lease_machine(open_redis, examples=20).TestCase

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tenure import Leases
 from tenure.backends.base import LocalLeases
-from tests.support.servers import PostgresServer
+from tests.support.servers import PostgresServer, ValkeyServer
+
+_databases = count()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[ValkeyServer]:
+    """One that has been up for long: a new one grants no locks yet, see ADR 14."""
+    server = ValkeyServer(clock=True)
+    try:
+        server.start().move_clock(5_000)
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/leases.db"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.create_database(f"local_{tmp_path.name}_{id(tmp_path)}")
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.create_database(f"local_{tmp_path.name}_{id(tmp_path)}")
+    redis: ValkeyServer = request.getfixturevalue("valkey")
+    return f"redis://127.0.0.1:{redis.port}/{next(_databases)}"
 
 
 @pytest.fixture

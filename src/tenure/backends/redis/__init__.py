@@ -30,7 +30,7 @@ class RedisBackend:
         self._client = self._target.connect()
         clock = clock or SystemClock()
         self.wakeups = RedisWakeups(self._target, self._client, namespace, clock)
-        self.leases = RedisLeases(self._client, self.wakeups, namespace, clock)
+        self.leases = RedisLeases(self._target, self._client, self.wakeups, namespace, clock)
 
     @property
     def location(self) -> str:
@@ -49,4 +49,5 @@ class RedisBackend:
 
     async def close(self) -> None:
         await self.wakeups.close()
+        self.leases.close()
         await close(self._client)

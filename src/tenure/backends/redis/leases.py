@@ -10,16 +10,20 @@ milliseconds: so it grows even if the server forgot everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
+from secrets import token_hex
 from typing import Any
 
 from redis.exceptions import NoPermissionError
 
 from tenure.backends.base import lease_topic
+from tenure.backends.exchange import awaited, blocking
 from tenure.backends.judge import Judge, Row, mark
 from tenure.backends.redis.client import bounded, script
+from tenure.backends.redis.line import Line
+from tenure.backends.redis.target import Target
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, from_micros
 from tenure.errors import StoreError, StoreUnavailable
@@ -34,7 +38,9 @@ _TIMES = ("acquired_at", "renewed_at", "expires_at")
 class RedisLeases:
     """The leases of one namespace."""
 
-    def __init__(self, client: Any, wakeups: RedisWakeups, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self, target: Target, client: Any, wakeups: RedisWakeups, namespace: str, clock: Clock
+    ) -> None:
         self._client = client
         self._wakeups = wakeups
         self._clock = clock
@@ -44,13 +50,23 @@ class RedisLeases:
         self._names = f"{self._prefix}leases"
         self._history = f"{self._prefix}history"
         self._server = f"{self._prefix}server"
-        self._calls = count(1)
-        self._scripts = {
-            "acquire": client.register_script(script("began") + script("acquire")),
-            "renew": client.register_script(script("began") + script("renew")),
-            "release": client.register_script(script("release")),
-            "forget": client.register_script(script("forget")),
+        self._calls = map(f"{token_hex(4)}-{{}}".format, count(1))
+        """Names for calls, so that one which the driver sends once more is known to be the same."""
+        texts = {
+            "acquire": script("began") + script("acquire"),
+            "renew": script("began") + script("renew"),
+            "release": script("release"),
+            "forget": script("forget"),
         }
+        self._scripts = {name: client.register_script(text) for name, text in texts.items()}
+        self._line = Line(target, texts)
+
+    def close(self) -> None:
+        self._line.close()
+
+    @property
+    def reachable_here(self) -> bool:
+        return self._line.exists
 
     async def acquire(
         self,
@@ -62,6 +78,23 @@ class RedisLeases:
         floor: int = 0,
         info: Mapping[str, Any] | None = None,
     ) -> Grant | LeaseRecord:
+        talk = self._acquiring(name, holder, ttl, fenced, floor, info or {})
+        return await awaited(talk, lambda request: self._run("acquire", self._keys(name), request))
+
+    def acquire_here(self, name: str, holder: Holder, ttl: float) -> Grant | LeaseRecord:
+        talk = self._acquiring(name, holder, ttl, False, 0, {})
+        return blocking(talk, lambda request: self._line.run("acquire", self._keys(name), request))
+
+    def _acquiring(
+        self,
+        name: str,
+        holder: Holder,
+        ttl: float,
+        fenced: bool,
+        floor: int,
+        info: Mapping[str, Any],
+    ) -> Generator[str, list[Any], Grant | LeaseRecord]:
+        """Ask for it; if it is held, judge, and ask again with what is known against the holder."""
         request = {
             "name": name,
             "holder": holder.id,
@@ -72,41 +105,25 @@ class RedisLeases:
             "ttl": float(ttl),
             "fenced": fenced,
             "floor": floor,
-            "info": json.dumps(dict(info or {})),
+            "info": json.dumps(dict(info)),
             "keep": KEEP_HISTORY,
             "own": name.endswith(holder.id),
             **self._ours(),
         }
-        answer = await self._attempt(request)
-        if isinstance(answer, int):
-            return self._granted(name, holder, answer, ttl)
-        row, unsettled = answer
+        reply = yield json.dumps(request)
+        row, unsettled = _refusal(name, reply)
         why = None if row is None or unsettled else self._judge.why_not_live(row)
-        if row is not None and why is not None:
+        if why is not None:
             dead = [str(part) for part in mark(row)]
-            answer = await self._attempt({**request, "dead": dead, "reason": why})
-            if isinstance(answer, int):
-                return self._granted(name, holder, answer, ttl)
-            row, unsettled = answer
+            reply = yield json.dumps({**request, "dead": dead, "reason": why})
+            row, unsettled = _refusal(name, reply)
+        if len(reply) == 1:
+            self._judge.forget(name)
+            return Grant(name, holder.id, int(reply[0]), ttl)
         if unsettled is not None and (row is None or row["holder"] is None):
             return _unsettled(name, ttl, unsettled)
         assert row is not None
         return self._record(row)
-
-    async def _attempt(
-        self, request: dict[str, Any]
-    ) -> int | tuple[dict[str, Any] | None, datetime | None]:
-        name = request["name"]
-        keys = [self._key(name), self._names, self._history, self._server]
-        reply = await self._run("acquire", keys, json.dumps(request))
-        if len(reply) == 1:
-            return int(reply[0])
-        since = _time(reply[2]) if reply[2] else None
-        return _row(name, reply[3:], reply[1]), since
-
-    def _granted(self, name: str, holder: Holder, term: int, ttl: float) -> Grant:
-        self._judge.forget(name)
-        return Grant(name, holder.id, term, ttl)
 
     async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
         if not grants:
@@ -124,24 +141,32 @@ class RedisLeases:
         return {grant for grant, answer in answers.items() if answer}
 
     async def release(self, grant: Grant, reason: str = "released") -> bool:
-        about = {"holder": grant.holder, "term": str(grant.term)}
-        return await self._end(grant.name, reason, about) is not None
+        return bool(await self._run("release", self._keys(grant.name), self._own(grant, reason)))
+
+    def release_here(self, grant: Grant) -> bool:
+        request = self._own(grant, "released")
+        return bool(self._line.run("release", self._keys(grant.name), request))
+
+    def _own(self, grant: Grant, reason: str) -> str:
+        about = {"holder": grant.holder, "term": str(grant.term), "call": next(self._calls)}
+        return self._end(grant.name, reason, about)
 
     async def evict(self, name: str, reason: str) -> LeaseRecord | None:
-        row = await self._end(name, reason, {"force": True})
+        request = self._end(name, reason, {"force": True})
+        reply = await self._run("release", self._keys(name), request)
+        row = _row(name, reply[1:], reply[0]) if reply else None
         return None if row is None else self._record(row)
 
-    async def _end(self, name: str, reason: str, about: dict[str, Any]) -> dict[str, Any] | None:
+    def _end(self, name: str, reason: str, about: dict[str, Any]) -> str:
         request = {
             **about,
+            "name": name,
             "reason": reason,
             "keep": KEEP_HISTORY,
-            "call": next(self._calls),
-            "channel": self._wakeups.channel,
+            "channel": self._wakeups.channel_of(lease_topic(name)),
             "topic": lease_topic(name),
         }
-        reply = await self._run("release", [self._key(name), self._history], json.dumps(request))
-        return _row(name, reply[1:], reply[0]) if reply else None
+        return json.dumps(request)
 
     async def forget(self, prefix: str, older_than: float) -> int:
         forgotten = 0
@@ -201,6 +226,9 @@ class RedisLeases:
     def _key(self, name: str) -> str:
         return f"{self._prefix}lease:{name}"
 
+    def _keys(self, name: str) -> list[str]:
+        return [self._key(name), self._history, self._names, self._server]
+
     def _ours(self) -> dict[str, Any]:
         return {
             "boot": self._judge.boot,
@@ -248,6 +276,14 @@ def _row(name: str, flat: Sequence[str], now: str) -> dict[str, Any] | None:
         "holder_now": _time(row["holder_now"]) if "holder_now" in row else None,
         "now": _time(now),
     }
+
+
+def _refusal(name: str, reply: Sequence[Any]) -> tuple[dict[str, Any] | None, datetime | None]:
+    """The lease as it is held, and since when the server may have forgotten who holds it; nothing,
+    if it was granted."""
+    if len(reply) == 1:
+        return None, None
+    return _row(name, reply[3:], reply[1]), _time(reply[2]) if reply[2] else None
 
 
 def _time(milliseconds: str) -> datetime:

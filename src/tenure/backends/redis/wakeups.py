@@ -1,8 +1,9 @@
 """Wake-ups on Redis: pub/sub on a connection of its own, which also shows that we live.
 
-Messages are lost whenever that connection is; polling is the truth. In a cluster the connection is
-to the node that keeps the namespace; messages reach all nodes. A user that may not subscribe is
-woken every second to look.
+Each topic has a channel of its own, so that a process hears only of what it waits for, and not of
+every lock that anybody gives back. Messages are lost whenever the connection is; polling is the
+truth. In a cluster the connection is to the node that keeps the namespace; messages reach all
+nodes. A user that may not subscribe is woken every second to look.
 """
 
 from __future__ import annotations
@@ -40,10 +41,38 @@ class RedisWakeups:
         self.client_id: int | None = None
         self.run = ""
         self._callbacks = Callbacks()
+        self._listening: Any = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
+    def channel_of(self, topic: str) -> str:
+        return f"{self.channel}:{topic}"
+
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._callbacks.subscribe(topic, callback)
+        new = topic not in self._callbacks.topics
+        stop = self._callbacks.subscribe(topic, callback)
+        if new:
+            self._tell("subscribe", topic)
+
+        def unsubscribe() -> None:
+            stop()
+            if topic not in self._callbacks.topics:
+                self._tell("unsubscribe", topic)
+
+        return unsubscribe
+
+    def _tell(self, what: str, topic: str) -> None:
+        """Have the server send what we want by now. If that fails, so does listening, and what
+        listens next asks for all of it."""
+
+        async def send(listening: Any) -> None:
+            with suppress(*FAILURES, StoreError):
+                await bounded(getattr(listening, what)(self.channel_of(topic)))
+
+        if self._listening is not None and not self._deaf:
+            task = asyncio.get_running_loop().create_task(send(self._listening))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     async def open(self) -> None:
         listening = await self._listen()
@@ -90,7 +119,9 @@ class RedisWakeups:
             # One that the driver made anew behind our back would have another id.
             listening.connection.retry = again(0)
             self.client_id = await self._ask(listening, "CLIENT", "ID")
-            await bounded(listening.subscribe(self.channel))
+            self._listening = listening
+            wanted = map(self.channel_of, self._callbacks.topics)
+            await bounded(listening.subscribe(self.channel, *wanted))
             self._deaf = await self._ask(listening) is None
         except BaseException:
             await self._stop_listening(listening)
@@ -109,7 +140,7 @@ class RedisWakeups:
             raise
 
     async def _stop_listening(self, listening: Any) -> None:
-        self.client_id = None
+        self.client_id = self._listening = None
         if listening.connection is not None:
             listening.connection.retry = again(1)  # it goes back to the pool
         with suppress(*FAILURES, TimeoutError):
@@ -134,8 +165,11 @@ class RedisWakeups:
                 asked = heard is None
                 if asked:
                     await bounded(listening.ping())
-                elif heard[0] == "message":
-                    self._callbacks.call(str(heard[2]))
+                elif heard[0] in ("message", "subscribe"):
+                    # Subscribed: what was said until now was not heard.
+                    self._callbacks.call(str(heard[1]).removeprefix(f"{self.channel}:"))
+            except exceptions.NoPermissionError:
+                self._deaf = True  # not on this channel
             except (*FAILURES, StoreError, TimeoutError):
                 if listening is not None:
                     await self._stop_listening(listening)

@@ -1,10 +1,10 @@
 -- Take a lease that is free, is the caller's own, or is exactly the one (holder, term, counter) that
 -- the caller has evidence against. One atomic step: of any number of callers one is granted.
 --
--- KEYS: the lease, the names of all leases, the history, what is known of this server
+-- KEYS: the lease, the history, the names of all leases, what is known of this server
 -- ARGV: see RedisLeases.acquire
 -- Returns {term}, or {0, the server's time, "unsettled" or "", the lease as field, value, ...}
-local lease, names, history, server = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lease, history, names, server = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local a = cjson.decode(ARGV[1])
 
 local time = redis.call('TIME')
