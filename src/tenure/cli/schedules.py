@@ -14,6 +14,7 @@ from tenure.cli.output import Page, exactly, iso, print_json, when
 from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
 from tenure.cli.runs import run_facts, run_json, summary
 from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.triggers import explain, preview
 from tenure.cli.waiting import FINISHED, wait_for
 from tenure.errors import NotFound
 from tenure.model import Occurrence, RunRecord, RunState, Schedule
@@ -25,6 +26,10 @@ from tenure.tasks import Tasks
 @click.group()
 def schedules() -> None:
     """List, show, pause, resume, run and remove schedules."""
+
+
+schedules.add_command(preview)
+schedules.add_command(explain)
 
 
 @schedules.command("list")

@@ -41,6 +41,8 @@ class Explanation:
     reason: Reason
     text: str
     """The whole answer in words."""
+    note: str = ""
+    """The part of it that says which option or jump of the clocks decided; empty if none did."""
     due: datetime | None = None
     """When it is due: with jitter, only if the schedule is known."""
     previous: datetime | None = None
@@ -78,16 +80,17 @@ def explain(trigger: Bounded, moment: datetime, uid: int | None) -> Explanation:
     if jump is None or not jump.skipped:
         instant = to_utc(wall, zone, second=bool(moment.fold))
         return _Answer(trigger, instant, uid).explain()
-    missing = f"{show_wall(wall)} does not exist in {trigger.options.tz}: {_jump(jump)}."
+    missing = f"{show_wall(wall)} does not exist in {trigger.options.tz}: {_jump(jump)}"
     answer = _Answer(trigger, jump.moment, uid)
     if walls is None or not contains(walls[0], wall):
-        told, said = answer.tell(False, Reason.NO_MATCH, ""), "It is not a time of the rule."
+        told, said = answer.tell(False, Reason.NO_MATCH, ""), "it is not a time of the rule"
     elif walls[1].gap == "skip":
-        told, said = answer.tell(False, Reason.GAP, ""), 'gap="skip" leaves it out.'
+        told, said = answer.tell(False, Reason.GAP, ""), 'gap="skip" leaves it out'
     else:
         told = answer.explain()
-        return replace(told, text=f"{missing} {told.text}")
-    return replace(told, text=f"{missing} {said}{answer.neighbours()}")
+        return replace(told, text=f"{missing}. {told.text}")
+    text = f"{missing}, and {said}.{answer.neighbours()}"
+    return replace(told, text=text, note=f"{_jump(jump)}, and {said}")
 
 
 class _Answer:
@@ -161,6 +164,7 @@ class _Answer:
             occurs=occurs,
             reason=reason,
             text=text,
+            note=said,
             due=due,
             previous=trigger.latest(self._moment - INSTANT),
             following=trigger.next(self._moment),
