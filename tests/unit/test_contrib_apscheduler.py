@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,9 +154,10 @@ def test_what_came_due_under_anothers_term_is_left_out(jobs: Any) -> None:
     assert not ran.is_set()
 
 
-def test_a_shared_job_store_knows_better(jobs: Any) -> None:
+def test_a_shared_job_store_knows_better(jobs: Any, tmp_path: Path) -> None:
     guarded, leadership = under_guard(jobs)
-    jobs.add_jobstore(SQLAlchemyJobStore("sqlite://"))
+    # A file: in memory each thread has a connection that no other thread can close.
+    jobs.add_jobstore(SQLAlchemyJobStore(f"sqlite:///{tmp_path}/jobs.db"))
     with guarded:
         leadership.gain(1)
         leadership.lose()
