@@ -61,7 +61,9 @@ class Judge:
 
     def session_gone(self, name: str, gone: bool) -> bool:
         """Note a look for the holder's session; is it a hint by now?"""
-        seen = self._seen[name]
+        seen = self._seen.get(name)
+        if seen is None:
+            return False  # another thread of ours has got it meanwhile
         seen.misses = seen.misses + 1 if gone else 0
         return seen.misses >= LOOKS
 

@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import waiting
 from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
 
@@ -121,7 +122,9 @@ class _Connection(psycopg.Connection[DictRow]):
     until = float("inf")
 
     def wait(self, gen: PQGen[T], interval: float = STEP, timeout: float | None = None) -> T:
-        return super().wait(self._in_time(gen), interval)
+        # Not the driver's own way: interrupted, it would ask the server to cancel, and wait for
+        # that. Here the connection is dropped instead.
+        return waiting.wait(self._in_time(gen), self.pgconn.socket, interval)
 
     def _in_time(self, gen: PQGen[T]) -> Generator[Any, Any, T]:
         """The driver's own talk with the server, until the time is up."""
