@@ -248,6 +248,12 @@ def explain(record: LeaseRecord, url: str) -> str:
     """Who is in the way, and what can be done: to be read at 3 a.m."""
     since = f"{record.acquired_at:%Y-%m-%d %H:%M:%S} UTC" if record.acquired_at else "unknown"
     expires = f"{record.expires_at:%H:%M:%S} UTC" if record.expires_at else "unknown"
+    if record.pid is None:
+        return (
+            f"lease {record.name!r} cannot be given yet; its holder is {record.holder}. Whoever may"
+            f" still trust it is waited for, until {expires}. Try again then, or let hold() wait:"
+            f" wait={record.ttl:g}, or when_held='standby'."
+        )
     return (
         f"lease {record.name!r} is held by process {record.pid} on host {record.host!r}"
         f" (holder {record.holder}, term {record.term}) since {since}; it expires at {expires}"

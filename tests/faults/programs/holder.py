@@ -1,4 +1,8 @@
-"""Holds the lease "guard" whenever it can, and journals until when it trusts itself to."""
+"""Holds the lease "guard" whenever it can, and journals until when it trusts itself to.
+
+trusting    it believes every Redis, also one that began anew: a broken variant, which the checkers
+            must notice
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ PAUSE = 0.02
 
 def main(options: Options) -> None:
     pretend(options.get("machine"))
+    if options.get("trusting"):
+        _trust_every_server()
     leases = Leases(options["url"])
     options.write("asked")
     while not _told(options):
@@ -41,6 +47,13 @@ def _trust(options: Options, lease: Lease) -> None:
             options.write("trusts", term=lease.term, boot=now, until=until)
         time.sleep(PAUSE)
     options.write("lets go", term=lease.term, boot=boot_clock())
+
+
+def _trust_every_server() -> None:
+    from tenure.backends.redis import client, leases
+
+    never = "local function began_anew() return false, 0 end\n"
+    vars(leases)["script"] = lambda name: never if name == "began" else client.script(name)
 
 
 def boot_clock() -> float:

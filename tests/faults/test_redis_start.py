@@ -1,0 +1,143 @@
+"""Leases in Redis: many start at once; what one who is refused is told; what a late owner may."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tenure import Fenced, LeaseHeld, Leases
+from tenure.backends.base import lease_topic
+from tenure.backends.redis import RedisBackend, wakeups
+from tests.faults.redis import RedisCluster, running_server
+from tests.faults.support import until
+from tests.support.proxy import Proxy
+from tests.support.servers import ValkeyServer
+
+pytestmark = pytest.mark.faults
+
+STARTS = 20
+SHORT = 0.5
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(server: ValkeyServer, tmp_path: Path) -> Iterator[RedisCluster]:
+    cluster = RedisCluster(tmp_path, server)
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+        print(cluster.logs())  # noqa: T201 - pytest shows it with a failure
+
+
+def test_server_that_just_began_says_so_to_whoever_is_refused(cluster: RedisCluster) -> None:
+    with (
+        Leases(cluster.redis_url("test")) as leases,
+        pytest.raises(LeaseHeld, match=r"began anew.*until \d\d:\d\d:\d\d UTC.*wait=30"),
+        leases.hold("import", ttl=30),
+    ):
+        pass
+
+
+@pytest.mark.timeout(120)
+def test_of_twenty_simultaneous_starts_one_gets_in(cluster: RedisCluster) -> None:
+    gate = cluster.folder / "gate"
+    names = [f"instance-{number}" for number in range(STARTS)]
+    url = cluster.redis_url("all of them")
+    for who in names:
+        cluster.start("guard", who, name="job", when_held="fail", ttl=5, gate=str(gate), url=url)
+    for who in names:
+        cluster.journal.wait("asked", who, within=60)
+    until(lambda: cluster.server.command("INFO", "server")["uptime_in_seconds"] > 5, "the server")
+
+    gate.touch()
+
+    entered = cluster.journal.wait("entered", within=60)
+    until(lambda: len(cluster.journal.entries("refused")) == STARTS - 1, "the others to be refused")
+    assert cluster.journal.entries("entered") == [entered]
+    for refused in cluster.journal.entries("refused"):
+        assert f"is held by process {entered.pid} on host" in refused["error"]
+    cluster.tell(entered.who, "leave")
+    assert {program.wait() for program in cluster.programs} == {0}
+
+
+def test_held_by_another_is_no_news(
+    cluster: RedisCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tenure")
+    with Leases(cluster.redis_url("test")) as leases:
+        held = until(lambda: leases.acquire("job", SHORT), "the lock")
+        caplog.clear()
+        assert leases.acquire("job", SHORT) is None
+        until(lambda: caplog.records, "it to be told")
+        assert {(r.levelname, getattr(r, "event", None)) for r in caplog.records} == {
+            ("DEBUG", "lease.held")
+        }
+        held.release()
+
+
+def test_owner_that_comes_too_late_can_neither_extend_nor_release_nor_write(
+    cluster: RedisCluster,
+) -> None:
+    with Leases(cluster.url) as made:
+        made.acquire("made")  # for the tables of the fence
+    url = cluster.redis_url("test")
+    with (
+        Leases(url) as early,
+        Leases(url) as late,
+        closing(sqlite3.connect(cluster.database)) as connection,
+    ):
+        old = until(lambda: early.acquire("report", SHORT), "the lock")
+        with connection:
+            old.fence(connection)
+        new = until(lambda: late.acquire("report", 30), "the lock of another")
+        with connection:
+            new.fence(connection)
+        assert not old.held
+        assert not old.renew()
+        assert not old.release()
+        with pytest.raises(Fenced):
+            old.fence(connection)
+        assert cluster.lease("report")["term"] == str(new.term)
+        assert new.release()
+
+
+async def test_wake_ups_come_again_after_a_line_that_died_silently(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "SILENCE", 0.2)
+    woken: list[float] = []
+    with Proxy(server.port) as proxy:
+        backend = RedisBackend(f"redis://127.0.0.1:{proxy.port}/0")
+        await backend.open()
+        try:
+            backend.wakeups.subscribe(lease_topic("job"), lambda: woken.append(time.monotonic()))
+            before = backend.wakeups.client_id
+            proxy.become("half-open")
+            await _until(lambda: backend.wakeups.client_id is None)
+            proxy.become("pass")
+            await _until(lambda: backend.wakeups.client_id not in (None, before))
+            await _until(lambda: woken)  # once anyway: whatever was said was not heard
+            woken.clear()
+            server.command("PUBLISH", backend.wakeups.channel, lease_topic("job"))
+            await _until(lambda: woken)
+        finally:
+            await backend.close()
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
