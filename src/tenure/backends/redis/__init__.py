@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from tenure.backends.redis import target
 from tenure.backends.redis.client import close
+from tenure.backends.redis.diagnose import diagnose
 from tenure.backends.redis.leases import RedisLeases
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import StoreUnavailable
+from tenure.model import Finding, Pending
 
 
 class RedisBackend:
@@ -28,7 +31,8 @@ class RedisBackend:
     ) -> None:
         self._target = target.parse(url) if client is None else target.of(client)
         self._client = self._target.connect()
-        clock = clock or SystemClock()
+        self._namespace = namespace
+        self._clock = clock = clock or SystemClock()
         self.wakeups = RedisWakeups(self._target, self._client, namespace, clock)
         self.leases = RedisLeases(self._target, self._client, self.wakeups, namespace, clock)
 
@@ -36,6 +40,17 @@ class RedisBackend:
     def location(self) -> str:
         """The URL without its password."""
         return self._target.location
+
+    async def now(self) -> datetime:
+        """The server's clock: the one that judges these leases."""
+        return await self.leases.now()
+
+    async def pending(self) -> Pending:
+        """Nothing, ever: keys need no tables."""
+        return Pending((), "")
+
+    async def diagnose(self) -> list[Finding]:
+        return await diagnose(self._target, self._namespace, self._clock)
 
     async def open(self, *, migrate: bool = True) -> None:
         try:

@@ -39,10 +39,14 @@ def translate(error: Exception) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
     text = str(error).strip() or type(error).__name__
     _not_trusted(error)
-    if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
+    if isinstance(error, exceptions.AuthenticationError):
         raise StoreError(
-            f"Redis refused: {text}. Check user, password and ACL; `tenure doctor` says which"
-            " rights are missing."
+            f"Redis refused us: {text.rstrip('.')}. Check user and password."
+        ) from error
+    if isinstance(error, exceptions.NoPermissionError):
+        raise StoreError(
+            f"Redis refused: {text.rstrip('.')}. Check the ACL of this user; `tenure doctor` says"
+            " which rights it lacks."
         ) from error
     if isinstance(error, exceptions.ReadOnlyError):
         raise StoreUnavailable(
@@ -61,6 +65,8 @@ def translate(error: Exception) -> NoReturn:
     if "Cluster mode is not enabled" in text:
         raise StoreError("this Redis is not a cluster. Write redis://host:port.") from error
     lost = exceptions.ConnectionError | exceptions.TimeoutError | exceptions.RedisClusterException
+    if text.startswith("No master found"):
+        text = text.partition(" : ")[0]  # what follows is the whole of each sentinel's client
     if isinstance(error, lost | OSError) or text.startswith(_REFUSED_FOR_NOW):
         raise StoreUnavailable(f"Redis is not available: {text}") from error
     raise StoreError(f"Redis: {text}") from error

@@ -178,7 +178,7 @@ class RedisLeases:
                     "forget", keys, row["name"], row["term"], row["counter"]
                 )
                 await self._drop_history(lambda line, name=row["name"]: line["name"] == name)
-        before = (await self._now() - timedelta(seconds=older_than)).timestamp() * 1000
+        before = (await self.now() - timedelta(seconds=older_than)).timestamp() * 1000
         await self._drop_history(lambda line: float(line["ended_at"]) < before)
         return forgotten
 
@@ -241,12 +241,12 @@ class RedisLeases:
     async def _run(self, name: str, keys: list[str], *args: Any) -> Any:
         return await bounded(self._scripts[name](keys=keys, args=list(args)))
 
-    async def _now(self) -> datetime:
+    async def now(self) -> datetime:
         seconds, micros = await bounded(self._wakeups.home.time())
         return from_micros(seconds * 1_000_000 + micros)
 
     async def _read(self, name: str) -> dict[str, Any] | None:
-        now = await self._now()
+        now = await self.now()
         fields = await bounded(self._client.hgetall(self._key(name)))
         flat = [part for pair in fields.items() for part in pair]
         return _row(name, flat, str(now.timestamp() * 1000))

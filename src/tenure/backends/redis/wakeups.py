@@ -18,6 +18,7 @@ from redis import exceptions
 from tenure.backends.callbacks import Callbacks
 from tenure.backends.redis.client import FAILURES, bounded, close
 from tenure.backends.redis.target import LIMIT, Target, again
+from tenure.backends.redis.topology import home
 from tenure.clock import Clock
 from tenure.errors import StoreError
 
@@ -93,10 +94,9 @@ class RedisWakeups:
             # The cluster's client has to find the slot for this, wherever it is by now.
             await bounded(self._client.exists(self.channel))
             if self._moved():
-                node = self._client.get_node_from_key(self.channel)
                 if self.home is not self._client:
                     await close(self.home)
-                self.home = self._target.at(node.host, node.port).connect()
+                self.home = await home(self._target, self._client, self.channel)
         server = await bounded(self.home.info("server"))
         self.run = str(server["run_id"])
 
