@@ -138,7 +138,7 @@ def _readable(number: int, text: str) -> bool:
         _read(number, text)
     except CronSimError:
         return False
-    return True
+    return bool(text)
 
 
 _HINTS: tuple[tuple[str, set[int], str], ...] = (

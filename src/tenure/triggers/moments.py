@@ -31,7 +31,8 @@ def read(what: str, given: Given, *, end: bool = False) -> datetime:
 def read_day(what: str, given: Given) -> date | datetime:
     """A whole local day, or one time."""
     value = _parsed(what, given) if isinstance(given, str) else given
-    return read(what, value) if isinstance(value, datetime) else value
+    moment = read(what, value)
+    return moment if isinstance(value, datetime) else value
 
 
 def _parsed(what: str, text: str) -> datetime | date:
