@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tenure.triggers import jitter as jitters
@@ -43,7 +43,7 @@ class Trigger(Protocol):
         ...
 
     def preview(self, n: int, after: datetime, uid: int | None = None) -> list[Explanation]:
-        """The next `n` occurrences, each with the rule that applied."""
+        """The next `n` occurrences after a time, each with the rule that applied."""
         ...
 
     def explain(self, moment: datetime, uid: int | None = None) -> Explanation:
@@ -104,6 +104,8 @@ class Bounded(ABC):
 
     def next(self, after: datetime) -> datetime | None:
         options = self.options
+        if after.tzinfo is not UTC:
+            after = after.astimezone(UTC)
         try:
             if options.first is not None and after < options.first:
                 after = options.first - INSTANT
@@ -121,6 +123,8 @@ class Bounded(ABC):
 
     def latest(self, until: datetime) -> datetime | None:
         options = self.options
+        if until.tzinfo is not UTC:
+            until = until.astimezone(UTC)
         try:
             if options.last is not None and until > options.last:
                 until = options.last

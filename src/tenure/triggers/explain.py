@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from tenure.errors import ConfigError
 from tenure.triggers.base import Bounded
-from tenure.triggers.moments import show, show_clock, show_wall
+from tenure.triggers.moments import resolve, show, show_clock, show_wall
 from tenure.triggers.options import Options
 from tenure.triggers.walls import INSTANT, Policy, Walls, contains, skipped
 from tenure.triggers.zones import Change, change, change_at, to_utc
@@ -56,10 +56,11 @@ class Explanation:
 
 
 def preview(trigger: Bounded, n: int, after: datetime, uid: int | None) -> list[Explanation]:
-    """The next occurrences after `after`, each with the rule that applied."""
+    """The next occurrences after `after`, which is local if it has no zone."""
     if n < 0:
         raise ConfigError(f"preview({n}): the number must not be negative.")
     found = list[Explanation]()
+    after = resolve(after, trigger.options.zone)
     while len(found) < n:
         since = found[-1].moment if found else after
         moment = trigger.next(since)
@@ -102,7 +103,7 @@ class _Answer:
         self._trigger = trigger
         self._options: Options = trigger.options
         self._zone = trigger.options.zone
-        self._moment = moment
+        self._moment = moment.astimezone(UTC)
         self._local = moment.astimezone(self._zone)
         self._wall = self._local.replace(tzinfo=None, fold=0)
         self._uid = uid
