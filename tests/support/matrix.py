@@ -41,8 +41,12 @@ class Server:
         return self.name.startswith("PostgreSQL")
 
     @property
-    def tests(self) -> str:
-        return "test_postgres*.py" if self.is_postgres else "test_redis*.py"
+    def kind(self) -> str:
+        """In the names of the tests that are about it: of a file, a class or a function."""
+        return "postgres" if self.is_postgres else "redis"
+
+    def __str__(self) -> str:
+        return self.name
 
     def environment(self, program: Path) -> dict[str, str]:
         if self.is_postgres:
@@ -67,9 +71,14 @@ class Combination:
     server: Server | None
     """None: everything that needs no server."""
 
+    def fits(self, words: Sequence[str]) -> bool:
+        """A Valkey is one of those that "redis" means."""
+        text = f"{self} {self.server.kind if self.server else ''}".lower()
+        return all(word.lower() in text for word in words)
+
     def __str__(self) -> str:
         python = self.python or "Python " + ".".join(map(str, interpreters.minimum(ROOT)))
-        return f"{python}, {self.server.name if self.server else 'unit tests, memory, SQLite'}"
+        return f"{python}, {self.server.name if self.server else 'unit tests and other stores'}"
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,7 @@ class Preparation:
 
     def __call__(self, wanted: Interpreter | Server | None) -> Path:
         if wanted not in self._ready:
+            say(f"setting up {wanted or 'Python'} ...")
             try:
                 self._ready[wanted] = (
                     _program(wanted) if isinstance(wanted, Server) else _environment(wanted)
@@ -207,13 +217,13 @@ def run(combination: Combination, prepared: Preparation) -> Outcome:
 
 
 def tests_of(combination: Combination) -> list[str]:
-    contract = ROOT / "tests" / "contract"
-    of_servers = {path for server in WHEELS for path in contract.glob(server.tests)}
-    if combination.server is None:
-        chosen = set(contract.glob("test_*.py")) - of_servers | {ROOT / "tests" / "unit"}
-    else:
-        chosen = set(contract.glob(combination.server.tests))
-    return sorted(str(path.relative_to(ROOT)) for path in chosen)
+    """As arguments of pytest."""
+    if combination.server is not None:
+        return ["tests/contract", "-k", combination.server.kind]
+    kinds = {server.kind for server in WHEELS}
+    contract = [path.name for path in (ROOT / "tests" / "contract").glob("test_*.py")]
+    rest = [name for name in contract if not any(kind in name for kind in kinds)]
+    return ["tests/unit", *(f"tests/contract/{name}" for name in sorted(rest))]
 
 
 def counted(report: Path) -> tuple[int, int, int]:
@@ -261,8 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "words", nargs="*", help="only combinations with all of these in their name"
     )
     options = parser.parse_args(arguments)
-    words = [word.lower() for word in options.words]
-    chosen = [one for one in combinations() if all(word in str(one).lower() for word in words)]
+    chosen = [one for one in combinations() if one.fits(options.words)]
     if not chosen:
         parser.error("no combination has that in its name; --list shows them all")
     if options.list:

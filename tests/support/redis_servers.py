@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import random
 import shutil
 import socket
 import ssl
@@ -18,7 +19,7 @@ from typing import Any, Self
 import redis
 import trustme
 
-from tests.support.servers import ValkeyServer, free_port
+from tests.support.servers import ValkeyServer
 
 PATIENCE = 30.0
 SERVICE = "tenure-test"
@@ -168,11 +169,9 @@ class ClusterSetup:
             "cluster-replica-validity-factor": "0",
             "repl-diskless-sync-delay": "0",
         }
-        self.nodes = [
-            # By itself it would talk to the others at its port + 10,000, which may not exist.
-            ValkeyServer(clock=clock, **settings, **{"cluster-port": str(free_port())})
-            for _ in range(6 if replicas else 3)
-        ]
+        self.nodes = [ValkeyServer(clock=clock, **settings) for _ in range(6 if replicas else 3)]
+        for node in self.nodes:
+            node.port = _free_port_with_bus()
 
     @property
     def primaries(self) -> list[ValkeyServer]:
@@ -186,11 +185,11 @@ class ClusterSetup:
         for node in self.nodes:
             node.start()
         for number, node in enumerate(self.primaries):
-            first, last = SLOTS * number // 3, SLOTS * (number + 1) // 3 - 1
-            _ask(node, "CLUSTER", "ADDSLOTSRANGE", first, last)
+            slots = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
+            _ask(node, "CLUSTER", "ADDSLOTS", *slots)  # Redis 6.2 takes no ranges
         for number, node in enumerate(self.nodes, 1):
             _ask(node, "CLUSTER", "SET-CONFIG-EPOCH", number)
-            _ask(self.nodes[0], "CLUSTER", "MEET", "127.0.0.1", node.port, _bus(node))
+            _ask(self.nodes[0], "CLUSTER", "MEET", "127.0.0.1", node.port)
         _until(lambda: all(len(_nodes(node)) == len(self.nodes) for node in self.nodes))
         for primary, replica in zip(self.primaries, self.nodes[3:], strict=False):
             _ask(replica, "CLUSTER", "REPLICATE", _ask(primary, "CLUSTER", "MYID"))
@@ -224,8 +223,17 @@ def _ask(server: ValkeyServer, *command: object) -> Any:
         return client.execute_command(*command)
 
 
-def _bus(node: ValkeyServer) -> str:
-    return node.settings["cluster-port"]
+def _free_port_with_bus() -> int:
+    """Nodes talk to each other at their port + 10,000; only from Redis 7 on it can be chosen.
+
+    Both are below the ports that a system gives to clients.
+    """
+    while True:
+        port = random.randrange(10_000, 22_000)
+        with suppress(OSError), socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 10_000))
+            return port
 
 
 def _nodes(server: ValkeyServer) -> list[str]:
