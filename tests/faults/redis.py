@@ -45,6 +45,19 @@ def running_server(**settings: str) -> Iterator[ValkeyServer]:
         server.close()
 
 
+@contextmanager
+def long_running_server() -> Iterator[ValkeyServer]:
+    """One that has been up for an hour, as far as it knows: it is believed from the start."""
+    with running_server() as server:
+        server.move_clock(3600)
+        until(lambda: uptime(server) > 1800, "the clock to be moved")
+        yield server
+
+
+def uptime(server: ValkeyServer) -> int:
+    return int(server.command("INFO", "server")["uptime_in_seconds"])
+
+
 class RedisCluster(Cluster):
     """Processes with their leases in a database of their own on this server."""
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tenure import StoreUnavailable
+from tenure import LeaseHeld, Leases, StoreUnavailable
 from tenure.backends.redis import RedisBackend
 from tenure.identity import new_holder
 from tenure.model import Grant, LeaseRecord
-from tests.faults.redis import RedisCluster, running_server
+from tests.faults.redis import RedisCluster, long_running_server, running_server, uptime
 from tests.faults.support import until
 from tests.support.proxy import Proxy
 from tests.support.servers import ValkeyServer
@@ -31,10 +31,7 @@ HOUR = 3600
 
 @pytest.fixture
 def server() -> Iterator[ValkeyServer]:
-    """One that has been up for an hour, as far as it knows."""
-    with running_server() as server:
-        server.move_clock(HOUR)
-        until(lambda: _uptime(server) > HOUR / 2, "the clock to be moved")
+    with long_running_server() as server:
         yield server
 
 
@@ -51,6 +48,16 @@ async def opened(port: int) -> AsyncIterator[RedisBackend]:
 async def test_unused_namespace_of_a_server_that_has_run_for_long(server: ValkeyServer) -> None:
     async with opened(server.port) as backend:
         assert isinstance(await _ask(backend), Grant)
+
+
+def test_server_that_just_began_says_so_to_whoever_is_refused() -> None:
+    with (
+        running_server() as server,
+        Leases(server.url) as leases,
+        pytest.raises(LeaseHeld, match=r"began anew.*until \d\d:\d\d:\d\d UTC.*wait=30"),
+        leases.hold("import", ttl=30),
+    ):
+        pass
 
 
 async def test_emptied_under_a_client_that_knew_it_before(server: ValkeyServer) -> None:
@@ -90,7 +97,7 @@ async def test_promoted_replica_that_never_heard_of_the_namespace(server: Valkey
             assert isinstance(await _ask(backend), Grant)
         replica.command("REPLICAOF", "NO", "ONE")
         replica.move_clock(HOUR)
-        until(lambda: _uptime(replica) > HOUR / 2, "the clock to be moved")
+        until(lambda: uptime(replica) > HOUR / 2, "the clock to be moved")
         async with opened(replica.port) as backend:
             assert isinstance(await _ask(backend), LeaseRecord)
 
@@ -119,7 +126,7 @@ async def test_clock_set_back_delays_locks_by_one_ttl_at_most(server: ValkeyServ
     async with opened(server.port) as backend:
         assert isinstance(await _ask(backend), LeaseRecord)
         server.move_clock(-HOUR)
-        until(lambda: _uptime(server) < 0, "the clock to be moved")
+        until(lambda: uptime(server) < 0, "the clock to be moved")
         await _asked_until_granted(backend)
 
 
@@ -166,7 +173,3 @@ async def _asked_until_granted(backend: RedisBackend) -> Grant:
         assert time.monotonic() < deadline, answer
         await asyncio.sleep(0.02)
     return answer
-
-
-def _uptime(server: ValkeyServer) -> int:
-    return int(server.command("INFO", "server")["uptime_in_seconds"])
