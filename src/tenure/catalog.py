@@ -25,6 +25,7 @@ from tenure.tasks import Policy, Task, Tasks, check_name
 
 PAUSED = "paused"
 ATTEMPTS = 20
+BACKFILL_LIMIT = 1_000
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -113,14 +114,17 @@ class Catalog:
 
         return await self._edit(name, edit)
 
-    async def resume(self, name: str) -> Schedule:
-        """Go on from now; what came due meanwhile is recorded as missed."""
+    async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+        """Go on from now, and record what came due meanwhile as missed; or, with `catch_up`, go on
+        from where it stopped, as after an outage."""
 
         def edit(old: Schedule, now: datetime) -> Change | None:
             if old.active:
                 return None
             trigger = triggers.load(old.spec.trigger)
             planned = old.next_nominal
+            if catch_up and planned is not None:
+                return replace(_edit(old, old.spec), active=True, reason=None)
             # If the store's clock was set back, what lies between is accounted for already.
             following = planned if planned is not None and planned > now else trigger.next(now)
             return replace(
@@ -148,6 +152,27 @@ class Catalog:
         """The id of the run; None if an unfinished one made it be skipped."""
         run_id, _ = await self._store.run_now(name, key or secrets.token_hex(8))
         return run_id
+
+    async def backfill(
+        self, name: str, start: datetime, end: datetime, *, limit: int, dry_run: bool
+    ) -> list[datetime]:
+        """Fire what was missed or skipped from `start` to `end`, both included."""
+        old, now = await self.get(name), await self._store.now()
+        trigger = triggers.load(old.spec.trigger)
+        # What the plan has not come to yet is not the past's.
+        last = min(end, now, old.next_nominal - _INSTANT if old.next_nominal else now)
+        nominals: list[datetime] = []
+        nominal = trigger.next(start - _INSTANT)
+        while nominal is not None and nominal <= last:
+            if len(nominals) == limit:
+                raise InvalidSchedule(
+                    f"schedule {name!r} has more than limit={limit:,} occurrences from"
+                    f" {start.isoformat()} to {end.isoformat()}. Nothing was changed: take a"
+                    " shorter stretch, or a greater limit."
+                )
+            nominals.append(nominal)
+            nominal = trigger.next(nominal)
+        return await self._store.backfill(name, nominals, dry_run=dry_run) if nominals else []
 
     async def _edit(
         self,
@@ -239,6 +264,19 @@ def check_declared(tasks: Tasks, settings: Settings) -> None:
     for task in tasks:
         if task.trigger is not None:
             make_spec(task.name, "", task.name, task.kwargs, task.tenant, task.policy, settings)
+
+
+def stretch(start: datetime, end: datetime) -> tuple[datetime, datetime]:
+    """A stretch of time, as it was given; refuses what is none."""
+    for moment in (start, end):
+        if getattr(moment, "tzinfo", None) is None:
+            raise InvalidSchedule(
+                f"{moment!r}: start and end must be datetimes with a time zone, such as"
+                " datetime(2026, 1, 1, tzinfo=UTC)."
+            )
+    if end < start:
+        raise InvalidSchedule(f"end ({end.isoformat()}) is before start ({start.isoformat()}).")
+    return start, end
 
 
 def _edit(old: Schedule, spec: ScheduleSpec) -> Change:

@@ -247,8 +247,14 @@ class Core:
     async def pause(self, name: str, reason: str | None) -> Schedule:
         return await (await self.catalog()).pause(name, reason)
 
-    async def resume(self, name: str) -> Schedule:
-        return await (await self.catalog()).resume(name)
+    async def resume(self, name: str, catch_up: bool) -> Schedule:
+        return await (await self.catalog()).resume(name, catch_up=catch_up)
+
+    async def backfill(
+        self, name: str, start: datetime, end: datetime, limit: int, dry_run: bool
+    ) -> list[datetime]:
+        catalog = await self.catalog()
+        return await catalog.backfill(name, start, end, limit=limit, dry_run=dry_run)
 
     async def remove(self, name: str) -> None:
         await (await self.catalog()).remove(name)

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class CatchUp(StrEnum):
     """What happens to occurrences that came due while nobody could fire them."""
 
     LATEST = "latest"
+    ALL = "all"
+    NONE = "none"
 
 
 class Overlap(StrEnum):
@@ -35,6 +37,7 @@ class Kind(StrEnum):
 
     PLANNED = "planned"
     MANUAL = "manual"
+    BACKFILL = "backfill"
 
 
 class OccurrenceState(StrEnum):
@@ -143,6 +146,10 @@ class ScheduleSpec:
     tenant: str | None = None
     app: str | None = None
     catch_up: CatchUp = CatchUp.LATEST
+    catch_up_limit: int = 100
+    """Of `all`: how many occurrences are caught up at the most, the latest ones."""
+    catch_up_grace: float = 60.0
+    """Of `none`: how many seconds late an occurrence may be and still be fired."""
     overlap: Overlap = Overlap.SKIP
     lock: str | None = None
     lock_rule: str | None = None
@@ -199,17 +206,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """As much of a due schedule as planning needs."""
+    """As much of a due schedule as planning needs. Without `next_nominal` it was never planned:
+    it was put into the store by SQL, where there are no triggers."""
 
     uid: int
     name: str
     version: int
     trigger: str
-    next_nominal: datetime
+    next_nominal: datetime | None
     next_due: datetime
     catch_up: str
     overlap: str
     lock: str | None
+    catch_up_limit: int = 100
+    catch_up_grace: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +231,13 @@ class DueBatch:
     next_due: datetime | None
 
 
+class Planned(NamedTuple):
+    """An occurrence to be fired: its nominal time, and when it is due (with jitter)."""
+
+    nominal: datetime
+    due: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Firing:
     """One schedule moved on: what is fired, what was missed, and where its plan goes from here.
@@ -230,20 +247,25 @@ class Firing:
 
     uid: int
     version: int
-    expected: datetime
-    nominal: datetime
+    expected: datetime | None
+    occurrences: tuple[Planned, ...]
+    """In their order: mostly one, several if they are caught up, none if they were all missed."""
     missed: Missed | None
     next_nominal: datetime | None
     next_due: datetime | None
+    trigger: str | None = None
+    """Of a schedule that was never planned: its trigger, anchored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A due schedule that cannot be planned, and why."""
+    """A due schedule that cannot be planned, and why. It is set aside, or put off `until` then:
+    another node may know what this one does not."""
 
     uid: int
     version: int
     reason: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,12 @@
 Every nominal time from a schedule's `next_nominal` up to now ends up in exactly one place: it is
 fired, or it lies in the missed stretch of the same firing. There is no look-back window: however
 long nobody fired, the stretch begins where the last plan ended.
+
+What is late is fired as the schedule's `catch_up` says:
+
+    latest    only the last of the occurrences that are due
+    all       each of them, in their order; of more than `catch_up_limit`, the last ones
+    none      the last one, unless it is later than `catch_up_grace`; then none
 """
 
 from __future__ import annotations
@@ -12,12 +18,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tenure import triggers
-from tenure.errors import InvalidTrigger
-from tenure.model import DueSchedule, Fault, Firing, Missed, Overlap
+from tenure.errors import InvalidTrigger, UnknownTrigger
+from tenure.model import CatchUp, DueSchedule, Fault, Firing, Missed, Overlap, Planned
 
 SET_ASIDE = "set aside"
 SUPERSEDED = "catch_up=latest: a later occurrence was already due"
+BEYOND_LIMIT = "catch_up=all: more occurrences were due than catch_up_limit={} allows"
+TOO_LATE = "catch_up=none: later than catch_up_grace={:g} s"
+MOST_AT_ONCE = 5_000
+"""How many occurrences one plan fires: a transaction must stay short."""
+PUT_OFF = timedelta(seconds=60)
 _INSTANT = timedelta(microseconds=1)
+_LOOK_BACK = 64
 
 
 @dataclass(slots=True)
@@ -37,8 +49,9 @@ def plan(
     """Plan what is due. Stops early, with `more`, when `out_of_time` says so."""
     result = Plan()
     keys: set[str] = set()
+    occurrences = 0
     for count, schedule in enumerate(schedules):
-        if count % 64 == 63 and out_of_time():
+        if occurrences >= MOST_AT_ONCE or (count % 64 == 63 and out_of_time()):
             result.more = True
             break
         if schedule.overlap != Overlap.ALLOW and schedule.lock is not None:
@@ -49,30 +62,112 @@ def plan(
                 continue
             keys.add(schedule.lock)
         try:
-            result.firings.append(_fire(schedule, now))
+            firing = _plan(schedule, now)
+        except UnknownTrigger as error:
+            # Not wrong: newer code wrote it. It stays as it is, for a leader that knows it.
+            fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
+            result.faults.append(fault)
         except (InvalidTrigger, OverflowError) as error:
             reason = f"{SET_ASIDE}: {error}"
             result.faults.append(Fault(schedule.uid, schedule.version, reason))
+        else:
+            result.firings.append(firing)
+            occurrences += len(firing.occurrences)
     return result
 
 
-def _fire(schedule: DueSchedule, now: datetime) -> Firing:
+def _plan(schedule: DueSchedule, now: datetime) -> Firing:
     trigger = triggers.load(schedule.trigger)
     first = schedule.next_nominal
-    latest = trigger.latest(now)
+    if first is None:
+        return _begin(schedule, trigger, now)
+    if trigger.jitter and due_at(trigger, schedule.uid, first) > now:
+        return _firing(schedule, trigger, (), None, first)
+    latest = _latest(trigger, schedule.uid, now)
     # A schedule may be due with its latest time before `first` only if the stored plan is not the
     # trigger's (edited by hand): its plan is then taken as it stands.
-    nominal = first if latest is None or latest < first else latest
-    upcoming = trigger.next(nominal)
+    if latest is None or latest < first:
+        latest = first
+    nominals, lost = _catch_up(schedule, trigger, first, latest, now)
+    return _firing(schedule, trigger, nominals, lost, trigger.next(latest))
+
+
+def _catch_up(
+    schedule: DueSchedule,
+    trigger: triggers.Trigger,
+    first: datetime,
+    latest: datetime,
+    now: datetime,
+) -> tuple[tuple[datetime, ...], Missed | None]:
+    """Which of the nominal times from `first` to `latest` are fired; the rest is missed."""
+    if schedule.catch_up == CatchUp.NONE:
+        reason = TOO_LATE.format(schedule.catch_up_grace)
+        late = now - due_at(trigger, schedule.uid, latest)
+        if late > timedelta(seconds=schedule.catch_up_grace):
+            return (), missed(trigger, first, latest, reason)
+        return (latest,), missed(trigger, first, latest - _INSTANT, reason)
+    if schedule.catch_up == CatchUp.ALL and first < latest:
+        nominals = _last(trigger, first, latest, schedule.catch_up_limit)
+        reason = BEYOND_LIMIT.format(schedule.catch_up_limit)
+        return nominals, missed(trigger, first, nominals[0] - _INSTANT, reason)
+    return (latest,), missed(trigger, first, latest - _INSTANT, SUPERSEDED)
+
+
+def _last(
+    trigger: triggers.Trigger, first: datetime, latest: datetime, limit: int
+) -> tuple[datetime, ...]:
+    """The last nominal times from `first` to `latest`, `limit` at the most."""
+    found = [latest]
+    while len(found) < limit:
+        before = trigger.latest(found[-1] - _INSTANT)
+        if before is None or before < first:
+            break
+        found.append(before)
+    return tuple(reversed(found))
+
+
+def _latest(trigger: triggers.Trigger, uid: int, now: datetime) -> datetime | None:
+    """The last nominal time that is due, which jitter may put well after its nominal time."""
+    nominal = trigger.latest(now)
+    if not trigger.jitter:
+        return nominal
+    for _ in range(_LOOK_BACK):
+        if nominal is None or due_at(trigger, uid, nominal) <= now:
+            return nominal
+        nominal = trigger.latest(nominal - _INSTANT)
+    return trigger.latest(now - timedelta(seconds=trigger.jitter))
+
+
+def _begin(schedule: DueSchedule, trigger: triggers.Trigger, now: datetime) -> Firing:
+    """The first plan of a schedule that came without one."""
+    anchored = trigger.anchored(now)
+    return _firing(schedule, anchored, (), None, anchored.next(now), triggers.dump(anchored))
+
+
+def _firing(
+    schedule: DueSchedule,
+    trigger: triggers.Trigger,
+    nominals: tuple[datetime, ...],
+    lost: Missed | None,
+    upcoming: datetime | None,
+    anchored: str | None = None,
+) -> Firing:
+    uid = schedule.uid
     return Firing(
-        uid=schedule.uid,
+        uid=uid,
         version=schedule.version,
-        expected=first,
-        nominal=nominal,
-        missed=missed(trigger, first, nominal - _INSTANT, SUPERSEDED),
+        expected=schedule.next_nominal,
+        occurrences=tuple(Planned(n, due_at(trigger, uid, n)) for n in nominals),
+        missed=lost,
         next_nominal=upcoming,
-        next_due=upcoming,
+        next_due=None if upcoming is None else due_at(trigger, uid, upcoming),
+        trigger=anchored,
     )
+
+
+def due_at(trigger: triggers.Trigger, uid: int, nominal: datetime) -> datetime:
+    """When an occurrence is due: at its nominal time, unless there is jitter."""
+    return nominal + trigger.delay(uid, nominal) if trigger.jitter else nominal
 
 
 def missed(

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
+from tenure.catalog import BACKFILL_LIMIT, stretch
 from tenure.clock import Clock
 from tenure.core import Core, enabled
 from tenure.errors import ConfigError
@@ -206,9 +207,24 @@ class Scheduler(_Declaring):
         """Fire it no more, until it is resumed."""
         return self._call(self._core.pause(name, reason))
 
-    def resume(self, name: str) -> Schedule:
-        """Go on from now; what came due meanwhile is recorded as missed."""
-        return self._call(self._core.resume(name))
+    def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+        """Go on from now, and record what came due meanwhile as missed; or, with `catch_up`, go on
+        from where it stopped, as after an outage."""
+        return self._call(self._core.resume(name, catch_up))
+
+    def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        limit: int = BACKFILL_LIMIT,
+        dry_run: bool = False,
+    ) -> list[datetime]:
+        """Fire what was missed or skipped from `start` to `end`, both included: one run for each,
+        in their order. Returns their nominal times; with `dry_run` nothing is changed."""
+        start, end = stretch(start, end)
+        return self._call(self._core.backfill(name, start, end, limit, dry_run))
 
     def remove(self, name: str) -> None:
         self._call(self._core.remove(name))
@@ -320,8 +336,20 @@ class AsyncScheduler(_Declaring):
     async def pause(self, name: str, reason: str | None = None) -> Schedule:
         return await self._call(self._core.pause(name, reason))
 
-    async def resume(self, name: str) -> Schedule:
-        return await self._call(self._core.resume(name))
+    async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+        return await self._call(self._core.resume(name, catch_up))
+
+    async def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        limit: int = BACKFILL_LIMIT,
+        dry_run: bool = False,
+    ) -> list[datetime]:
+        start, end = stretch(start, end)
+        return await self._call(self._core.backfill(name, start, end, limit, dry_run))
 
     async def remove(self, name: str) -> None:
         await self._call(self._core.remove(name))

@@ -16,6 +16,8 @@ from tenure.triggers import Trigger, zones
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CATCH_UP_MOST = 1_000
+
 
 @dataclass(slots=True)
 class Run:
@@ -38,6 +40,8 @@ class Policy:
     """How a schedule is fired and its runs are executed."""
 
     catch_up: CatchUp = CatchUp.LATEST
+    catch_up_limit: int = 100
+    catch_up_grace: float = 60.0
     overlap: Overlap = Overlap.SKIP
     lock: str | None = None
     priority: int = 0
@@ -61,6 +65,8 @@ class Policy:
         cls,
         *,
         catch_up: str = "latest",
+        catch_up_limit: int = 100,
+        catch_up_grace: float = 60.0,
         overlap: str = "skip",
         lock: str | None = None,
         priority: int = 0,
@@ -72,8 +78,17 @@ class Policy:
             raise InvalidSchedule(f"retries={retries!r} must not be negative.")
         if timeout is not None and timeout <= 0:
             raise InvalidSchedule(f"timeout={timeout!r} must be greater than 0 seconds.")
+        if not 1 <= catch_up_limit <= CATCH_UP_MOST:
+            raise InvalidSchedule(
+                f"catch_up_limit={catch_up_limit!r} must be between 1 and {CATCH_UP_MOST:,}; for"
+                " longer stretches of the past there is backfill()."
+            )
+        if catch_up_grace < 0:
+            raise InvalidSchedule(f"catch_up_grace={catch_up_grace!r} must not be negative.")
         return cls(
             _choice(CatchUp, "catch_up", catch_up),
+            catch_up_limit,
+            float(catch_up_grace),
             _choice(Overlap, "overlap", overlap),
             lock,
             priority,

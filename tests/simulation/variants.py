@@ -143,9 +143,9 @@ class NoUniqueOccurrence(MemorySchedules):
         tables.check(fence)
         for firing in firings:
             schedule = tables.schedules[firing.uid]
-            nominal = firing.nominal
             tables.miss(schedule, firing, fence.term)
-            tables.occur(schedule, Kind.PLANNED, nominal, nominal, fence.term)
+            for nominal, due in firing.occurrences:
+                tables.occur(schedule, Kind.PLANNED, nominal, due, fence.term, skips=False)
             tables.schedules[firing.uid] = replace(
                 schedule, next_nominal=firing.next_nominal, next_due=firing.next_due
             )

@@ -197,11 +197,13 @@ class ScheduleStore(Protocol):
         - Each firing lands only if its schedule still is active with `version` and `expected`;
           otherwise it is *stale* and left for the next plan.
         - For each that lands: the missed stretch and the occurrence are inserted under their
-          unique key, the run is inserted, and the schedule moves on. An occurrence that exists
-          already is not fired again.
+          unique key, a run is inserted for each, and the schedule moves on. An occurrence that
+          exists already is not fired again.
         - Overlap `skip`: the occurrence is recorded as skipped, without a run, if its lock key has
-          a waiting or claimed run.
-        - Faults: the schedule is set aside (not active, with the reason) if it has that version.
+          a waiting or claimed run from before this transaction. The occurrences of one firing do
+          not skip each other: what is caught up queues.
+        - Faults: the schedule is set aside (not active, with the reason) if it has that version;
+          or, with `until`, not looked at before then.
         """
         ...
 
@@ -210,6 +212,17 @@ class ScheduleStore(Protocol):
 
         The same key again gives the same run. Overlap `skip` applies: (None, …) says it was
         recorded as skipped. `NotFound` if there is no such schedule.
+        """
+        ...
+
+    async def backfill(
+        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+    ) -> list[datetime]:
+        """Fire occurrences of the past after all: those of these nominal times that were neither
+        fired when they were due nor backfilled before. Their runs are due now and queue in their
+        order, whatever `overlap` says of skipping. `NotFound` if there is no such schedule.
+
+        Returns the nominal times of those; with `dry_run` nothing is changed.
         """
         ...
 

@@ -21,7 +21,6 @@ from tenure.model import (
     Firing,
     Kind,
     Occurrence,
-    OccurrenceState,
     RunState,
     Schedule,
     ScheduleSpec,
@@ -136,18 +135,31 @@ class MemorySchedules:
                 stale += 1
                 continue
             missed += t.miss(schedule, firing, fence.term)
-            if (firing.uid, Kind.PLANNED, firing.nominal.isoformat()) not in t.occurrences:
-                done = t.occur(schedule, Kind.PLANNED, firing.nominal, firing.nominal, fence.term)
-                if done.state is OccurrenceState.FIRED:
-                    fired += 1
-                else:
+            skips = t.skips(schedule)  # judged once: what is caught up does not skip itself
+            for nominal, due in firing.occurrences:
+                if (firing.uid, Kind.PLANNED, nominal.isoformat()) in t.occurrences:
+                    continue
+                t.occur(schedule, Kind.PLANNED, nominal, due, fence.term, skips=skips)
+                if skips:
                     skipped.append(schedule.name)
+                else:
+                    fired += 1
+            spec = schedule.spec
             t.schedules[firing.uid] = replace(
-                schedule, next_nominal=firing.next_nominal, next_due=firing.next_due
+                schedule,
+                spec=replace(spec, trigger=firing.trigger or spec.trigger),
+                next_nominal=firing.next_nominal,
+                next_due=firing.next_due,
             )
         for fault in faults:
             schedule = t.schedules.get(fault.uid)
-            if schedule is not None and schedule.version == fault.version:
+            if schedule is None or schedule.version != fault.version:
+                continue
+            if fault.until is not None:
+                t.schedules[fault.uid] = replace(
+                    schedule, next_due=fault.until, reason=fault.reason
+                )
+            else:
                 t.schedules[fault.uid] = replace(
                     schedule, active=False, reason=fault.reason, version=schedule.version + 1
                 )
@@ -164,9 +176,23 @@ class MemorySchedules:
         if known is not None:
             return known.run_id, False
         now = t.clock.now()
-        done = t.occur(schedule, Kind.MANUAL, now, now, 0, key)
+        done = t.occur(schedule, Kind.MANUAL, now, now, 0, key, skips=t.skips(schedule))
         t.wakeups.send(RUNS)
         return done.run_id, True
+
+    async def backfill(
+        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+    ) -> list[datetime]:
+        t = self._tables
+        schedule = t.named(name)
+        if schedule is None:
+            raise NotFound(f"no schedule named {name!r}.")
+        chosen = [n for n in sorted(set(nominals)) if not t.was_fired(schedule.uid, n)]
+        if chosen and not dry_run:
+            for nominal in chosen:
+                t.occur(schedule, Kind.BACKFILL, nominal, t.clock.now(), 0, skips=False)
+            t.wakeups.send(RUNS)
+        return chosen
 
     async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
         found = [o for o in self._tables.occurrences.values() if o.schedule == name]
@@ -201,7 +227,6 @@ def _with_lock(change: Change, uid: int) -> ScheduleSpec:
 
 
 def _due(schedule: Schedule) -> DueSchedule:
-    assert schedule.next_nominal is not None
     assert schedule.next_due is not None
     return DueSchedule(
         uid=schedule.uid,
@@ -213,4 +238,6 @@ def _due(schedule: Schedule) -> DueSchedule:
         catch_up=schedule.spec.catch_up,
         overlap=schedule.spec.overlap,
         lock=schedule.spec.lock,
+        catch_up_limit=schedule.spec.catch_up_limit,
+        catch_up_grace=schedule.spec.catch_up_grace,
     )

@@ -49,6 +49,17 @@ class MemoryTables:
             r.lock == lock and r.state in _OPEN for r in self.runs.values()
         )
 
+    def skips(self, schedule: Schedule) -> bool:
+        """Would an occurrence that comes now be skipped?"""
+        return schedule.spec.overlap is Overlap.SKIP and self.open_run(schedule.spec.lock)
+
+    def was_fired(self, uid: int, nominal: datetime) -> bool:
+        """When it was due, or by a backfill."""
+        planned = self.occurrences.get((uid, Kind.PLANNED, nominal.isoformat()))
+        if planned is not None and planned.state is OccurrenceState.FIRED:
+            return True
+        return (uid, Kind.BACKFILL, nominal.isoformat()) in self.occurrences
+
     def record(self, occurrence: Occurrence, key: str | None = None) -> bool:
         """Insert under the unique key; what exists already stays as it is."""
         slot = (occurrence.uid, occurrence.kind, key or occurrence.nominal.isoformat())
@@ -65,12 +76,13 @@ class MemoryTables:
         due: datetime,
         term: int,
         key: str | None = None,
+        *,
+        skips: bool,
     ) -> Occurrence:
         """Fire or skip one occurrence."""
         now, spec = self.clock.now(), schedule.spec
-        skipped = spec.overlap is Overlap.SKIP and self.open_run(spec.lock)
         run_id = None
-        if not skipped:
+        if not skips:
             self.last_run += 1
             run_id = self.last_run
             self.runs[run_id] = RunRecord(
@@ -104,8 +116,8 @@ class MemoryTables:
             kind=kind,
             nominal=nominal,
             last=nominal,
-            state=OccurrenceState.SKIPPED if skipped else OccurrenceState.FIRED,
-            reason=OVERLAP if skipped else None,
+            state=OccurrenceState.SKIPPED if skips else OccurrenceState.FIRED,
+            reason=OVERLAP if skips else None,
             recorded_at=now,
             term=term,
             run_id=run_id,

@@ -45,11 +45,13 @@ _COLUMNS = (
     "versions",
     "expected",
     "nominals",
+    "dues",
     "missed_first",
     "missed_last",
     "missed_reason",
     "next_nominals",
     "next_dues",
+    "anchored",
 )
 _LEADER = "tenure leader "
 
@@ -194,12 +196,19 @@ class PostgresSchedules:
         values = self.of(fence)
         statements = [(self._sql["share_office"], values), (self._sql["fence"], values)]
         if firings:
-            columns = arrays([_firing(firing) for firing in firings], _COLUMNS)
+            rows = [row for firing in firings for row in _rows(firing)]
+            columns = arrays(rows, _COLUMNS)
             statements.append((self._sql["fire"], {**values, **columns, "overlap": OVERLAP}))
             statements.append((self._sql["wake"], self._wake(RUNS)))
         for fault in faults:
-            about = {"uid": fault.uid, "version": fault.version, "reason": fault.reason}
-            statements.append((self._sql["set_aside"], {**values, **about}))
+            about = {
+                "uid": fault.uid,
+                "version": fault.version,
+                "reason": fault.reason,
+                "until": fault.until,
+            }
+            statement = self._sql["put_off" if fault.until else "set_aside"]
+            statements.append((statement, {**values, **about}))
         results = await self._database.run(*statements, name=self.name_of(fence))
         self.check(fence, results[1])
         if not firings:
@@ -210,17 +219,27 @@ class PostgresSchedules:
 
     async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
         values = self._named(name=name, key=key, overlap=OVERLAP)
-        statements = ((self._sql["run_now"], values), (self._sql["wake"], self._wake(RUNS)))
+        row = await self._occur("run_now", values)
+        return row["run_id"], not row["known"]
+
+    async def _occur(self, statement: str, values: dict[str, Any]) -> DictRow:
+        statements = ((self._sql[statement], values), (self._sql["wake"], self._wake(RUNS)))
         try:
             rows, _ = await self._database.run(*statements)
         except StoreError as error:
-            # Somebody asked with the same key at this moment: now it is there to be found.
+            # Somebody asked for the same at this moment: now it is there to be found.
             if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                 raise
             rows, _ = await self._database.run(*statements)
         if not rows:
-            raise NotFound(f"no schedule named {name!r}.")
-        return rows[0]["run_id"], not rows[0]["known"]
+            raise NotFound(f"no schedule named {values['name']!r}.")
+        return rows[0]
+
+    async def backfill(
+        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+    ) -> list[datetime]:
+        values = self._named(name=name, nominals=list(nominals), dry_run=dry_run)
+        return list((await self._occur("backfill", values))["chosen"])
 
     async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
         rows = await self._database.one(
@@ -264,19 +283,21 @@ def _is_older(name: str, fence: Fence) -> bool:
     return term != name and term.isdigit() and int(term) < fence.term
 
 
-def _firing(firing: Firing) -> tuple[Any, ...]:
+def _rows(firing: Firing) -> list[tuple[Any, ...]]:
+    """One for each occurrence; the first carries the missed stretch."""
     missed = firing.missed
-    return (
-        firing.uid,
-        firing.version,
-        firing.expected,
-        firing.nominal,
-        missed.first if missed else None,
-        missed.last if missed else None,
-        missed.reason if missed else None,
-        firing.next_nominal,
-        firing.next_due,
-    )
+    condition = firing.uid, firing.version, firing.expected
+    stretch: tuple[Any, ...] = (None, None, None)
+    if missed is not None:
+        stretch = missed.first, missed.last, missed.reason
+    plan = firing.next_nominal, firing.next_due, firing.trigger
+    if not firing.occurrences:
+        return [(*condition, None, None, *stretch, *plan)]
+    rows = []
+    for nominal, due in firing.occurrences:
+        rows.append((*condition, nominal, due, *stretch, *plan))
+        stretch = (None, None, None)
+    return rows
 
 
 def _due(row: DictRow) -> DueSchedule:

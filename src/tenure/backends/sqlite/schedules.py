@@ -120,7 +120,7 @@ class SQLiteSchedules:
     async def fire(
         self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
     ) -> Fired:
-        rows = [_firing(firing) for firing in firings]
+        rows = [row for firing in firings for row in _rows(firing)]
 
         def prepare(c: sqlite3.Connection) -> None:
             if not rows:
@@ -138,9 +138,13 @@ class SQLiteSchedules:
             now = self._micros()
             for fault in faults:
                 values = self._named(
-                    uid=fault.uid, version=fault.version, reason=fault.reason, now=now
+                    uid=fault.uid,
+                    version=fault.version,
+                    reason=fault.reason,
+                    until=_micros(fault.until),
+                    now=now,
                 )
-                c.execute(_sql["set_aside"], values)
+                c.execute(_sql["put_off" if fault.until else "set_aside"], values)
             if not rows:
                 return Fired()
             last = c.execute(_sql["last_run"]).fetchone()
@@ -155,9 +159,9 @@ class SQLiteSchedules:
                 "move_on",
             ):
                 c.execute(_sql[statement], values)
-            fired, stale, missed = c.execute(_sql["fired"]).fetchone()
+            fired, landed, missed = c.execute(_sql["fired"]).fetchone()
             skipped = tuple(row[0] for row in c.execute(_sql["skipped"]))
-            return Fired(fired, skipped, missed, stale)
+            return Fired(fired, skipped, missed, len(firings) - landed)
 
         done = await self._connection.write(work, unless=prepare)
         if done.fired:
@@ -186,6 +190,34 @@ class SQLiteSchedules:
         answer = await self._connection.write(work)
         self._wakeups.send(RUNS)
         return answer
+
+    async def backfill(
+        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+    ) -> list[datetime]:
+        def work(c: sqlite3.Connection) -> list[datetime]:
+            schedule = self._find(c, [name]).get(name)
+            if schedule is None:
+                raise NotFound(f"no schedule named {name!r}.")
+            values = self._named(
+                uid=schedule.uid,
+                now=self._micros(),
+                nominals=json.dumps([to_micros(nominal) for nominal in nominals]),
+            )
+            (left,) = c.execute(_sql["to_backfill"], values).fetchone()
+            chosen = sorted(json.loads(left))
+            if chosen and not dry_run:
+                last = c.execute(_sql["last_run"]).fetchone()
+                values |= {"base": last[0] if last else 0, "nominals": json.dumps(chosen)}
+                c.execute(_sql["backfill_runs"], values)
+                c.execute(_sql["backfill_occurrences"], values)
+            return [from_micros(nominal) for nominal in chosen]
+
+        if dry_run:
+            return await self._connection.read(work)
+        chosen = await self._connection.write(work)
+        if chosen:
+            self._wakeups.send(RUNS)
+        return chosen
 
     async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
         values = self._named(name=name, limit=limit)
@@ -251,33 +283,27 @@ class SQLiteSchedules:
         return to_micros(self._clock.now())
 
 
-def _firing(firing: Firing) -> tuple[object, ...]:
+def _rows(firing: Firing) -> list[tuple[object, ...]]:
+    """One for each occurrence; the first carries the missed stretch."""
     missed = firing.missed
-    return (
-        firing.uid,
-        firing.version,
-        to_micros(firing.expected),
-        to_micros(firing.nominal),
-        to_micros(missed.first) if missed else None,
-        to_micros(missed.last) if missed else None,
-        missed.reason if missed else None,
-        _micros(firing.next_nominal),
-        _micros(firing.next_due),
-    )
+    condition = firing.uid, firing.version, _micros(firing.expected)
+    stretch: tuple[object, ...] = (None, None, None)
+    if missed is not None:
+        stretch = to_micros(missed.first), to_micros(missed.last), missed.reason
+    plan = _micros(firing.next_nominal), _micros(firing.next_due), firing.trigger
+    if not firing.occurrences:
+        return [(*condition, None, None, *stretch, *plan)]
+    rows = []
+    for nominal, due in firing.occurrences:
+        rows.append((*condition, to_micros(nominal), to_micros(due), *stretch, *plan))
+        stretch = (None, None, None)
+    return rows
 
 
 def _due(row: sqlite3.Row) -> DueSchedule:
-    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock = row
+    uid, name, version, trigger, next_nominal, next_due, *rest = row
     return DueSchedule(
-        uid,
-        name,
-        version,
-        trigger,
-        from_micros(next_nominal),
-        from_micros(next_due),
-        catch_up,
-        overlap,
-        lock,
+        uid, name, version, trigger, _time(next_nominal), from_micros(next_due), *rest
     )
 
 

@@ -30,6 +30,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "catching_up",
             "due",
             "fence",
             "firing",
@@ -47,6 +48,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
@@ -62,6 +64,7 @@ from tenure.testing.contract.wakeups import WakeupContract  # noqa: E402
 
 __all__ = [
     "BackendContract",
+    "CatchingUpContract",
     "DueContract",
     "FenceContract",
     "FiringContract",
@@ -85,6 +88,7 @@ class BackendContract(
     ScheduleContract,
     DueContract,
     FenceContract,
+    CatchingUpContract,
     FiringContract,
     RunContract,
     RecoveryContract,

@@ -31,6 +31,9 @@ def random_tasks(source: Random) -> Tasks:
             name=f"task{number + 1}",
             policy={
                 "overlap": overlap,
+                "catch_up": source.choice(["latest", "latest", "all", "none"]),
+                "catch_up_limit": source.choice([2, 5]),
+                "catch_up_grace": source.choice([0.5, 3.0]),
                 "lock": "shared" if source.random() < 0.2 and overlap != "allow" else None,
                 "on_crash": source.choice(["rerun", "rerun", "abandon"]),
                 "retries": source.choice([0, 0, 2]),

@@ -34,13 +34,14 @@ WITH id AS (
     SELECT nextval(pg_get_serial_sequence('{schema}.schedule', 'uid')) AS uid
 )
 INSERT INTO {schema}.schedule (
-    uid, namespace, name, tenant, app, trigger, task, kwargs, catch_up, overlap, lock, lock_rule,
+    uid, namespace, name, tenant, app, trigger, task, kwargs, catch_up, catch_up_limit,
+    catch_up_grace, overlap, lock, lock_rule,
     priority, timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
     version, created_at, updated_at
 ) OVERRIDING SYSTEM VALUE
 SELECT
     id.uid, %(namespace)s, %(name)s, %(tenant)s, %(app)s, %(trigger)s, %(task)s, %(kwargs)s,
-    %(catch_up)s, %(overlap)s, coalesce(%(lock)s, 'schedule:' || id.uid), %(lock_rule)s, %(priority)s,
+    %(catch_up)s, %(catch_up_limit)s, %(catch_up_grace)s, %(overlap)s, coalesce(%(lock)s, 'schedule:' || id.uid), %(lock_rule)s, %(priority)s,
     %(timeout)s, %(retries)s, %(on_crash)s, %(definition)s, %(active)s, %(reason)s,
     %(next_nominal)s, %(next_due)s, 1, now(), now()
 FROM id
@@ -49,7 +50,8 @@ RETURNING *;
 -- name: replace
 UPDATE {schema}.schedule SET
     tenant = %(tenant)s, app = %(app)s, trigger = %(trigger)s, task = %(task)s, kwargs = %(kwargs)s,
-    catch_up = %(catch_up)s, overlap = %(overlap)s, lock = coalesce(%(lock)s, 'schedule:' || uid),
+    catch_up = %(catch_up)s, catch_up_limit = %(catch_up_limit)s,
+    catch_up_grace = %(catch_up_grace)s, overlap = %(overlap)s, lock = coalesce(%(lock)s, 'schedule:' || uid),
     lock_rule = %(lock_rule)s,
     priority = %(priority)s, timeout = %(timeout)s, retries = %(retries)s, on_crash = %(on_crash)s,
     definition = %(definition)s, active = %(active)s, reason = %(reason)s,
@@ -93,7 +95,8 @@ WITH gone AS (
 SELECT pg_notify(%(channel)s, %(topic)s) FROM gone;
 
 -- name: due
-SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock
+SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock,
+    catch_up_limit, catch_up_grace
 FROM {schema}.schedule
 WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due <= now()
 ORDER BY next_due LIMIT %(limit)s;
@@ -108,10 +111,11 @@ WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due
 WITH planned AS (
     SELECT * FROM unnest(
         %(uids)s::bigint[], %(versions)s::integer[], %(expected)s::timestamptz[],
-        %(nominals)s::timestamptz[], %(missed_first)s::timestamptz[], %(missed_last)s::timestamptz[],
-        %(missed_reason)s::text[], %(next_nominals)s::timestamptz[], %(next_dues)s::timestamptz[]
-    ) AS p (uid, version, expected, nominal, missed_first, missed_last, missed_reason,
-            following, following_due)
+        %(nominals)s::timestamptz[], %(dues)s::timestamptz[], %(missed_first)s::timestamptz[],
+        %(missed_last)s::timestamptz[], %(missed_reason)s::text[], %(next_nominals)s::timestamptz[],
+        %(next_dues)s::timestamptz[], %(anchored)s::text[]
+    ) AS p (uid, version, expected, nominal, due, missed_first, missed_last, missed_reason,
+            following, following_due, anchored)
     WHERE EXISTS (
         SELECT 1 FROM {schema}.fence
         WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
@@ -120,11 +124,13 @@ WITH planned AS (
     SELECT p.*, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock, s.priority, s.timeout,
         s.retries, s.on_crash
     FROM planned p JOIN {schema}.schedule s USING (uid)
-    WHERE s.active AND s.version = p.version AND s.next_nominal = p.expected
+    WHERE s.active AND s.version = p.version
+      AND s.next_nominal IS NOT DISTINCT FROM p.expected
       AND s.namespace = %(namespace)s
     FOR UPDATE OF s SKIP LOCKED
 ), judged AS (
     SELECT l.*, CASE
+        WHEN l.nominal IS NULL THEN 'moved'
         WHEN EXISTS (
             SELECT 1 FROM {schema}.occurrence o
             WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_nominal}
@@ -138,7 +144,8 @@ WITH planned AS (
     FROM landed l
 ), moved AS (
     UPDATE {schema}.schedule s
-    SET next_nominal = l.following, next_due = l.following_due
+    SET next_nominal = l.following, next_due = l.following_due,
+        trigger = coalesce(l.anchored, s.trigger)
     FROM landed l WHERE s.uid = l.uid
 ), runs AS (
     INSERT INTO {schema}.run (
@@ -146,16 +153,16 @@ WITH planned AS (
         crashes, lock, priority, timeout, retries, on_crash, term, created_at
     )
     SELECT l.namespace, l.name, l.uid, 'planned', {key_of_nominal}, l.nominal, l.task, l.kwargs,
-        'waiting', l.nominal, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
+        'waiting', l.due, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
         l.priority, l.timeout, l.retries, l.on_crash, %(term)s, now()
     FROM judged l WHERE l.outcome = 'fired'
-    RETURNING id, schedule_uid
+    RETURNING id, schedule_uid, nominal
 ), occurrences AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
     SELECT l.uid, 'planned', {key_of_nominal}, l.nominal, l.nominal, l.outcome,
         CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, now(), %(term)s, runs.id
-    FROM judged l LEFT JOIN runs ON runs.schedule_uid = l.uid
+    FROM judged l LEFT JOIN runs ON runs.schedule_uid = l.uid AND runs.nominal = l.nominal
     WHERE l.outcome IN ('fired', 'skipped')
 ), missed AS (
     INSERT INTO {schema}.occurrence
@@ -166,7 +173,7 @@ WITH planned AS (
     ON CONFLICT DO NOTHING
 )
 SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
-    count(*) AS landed,
+    count(DISTINCT uid) AS landed,
     count(missed_first) AS missed,
     coalesce(array_agg(name) FILTER (WHERE outcome = 'skipped'), '{{}}') AS skipped
 FROM judged;
@@ -179,6 +186,43 @@ WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
       SELECT 1 FROM {schema}.fence
       WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
         AND holder = %(holder)s);
+
+-- name: put_off
+UPDATE {schema}.schedule SET next_due = %(until)s, reason = %(reason)s
+WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s AND active
+  AND EXISTS (
+      SELECT 1 FROM {schema}.fence
+      WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
+        AND holder = %(holder)s);
+
+-- name: backfill
+-- Of these nominal times, those that were neither fired when they were due nor backfilled since.
+WITH target AS (
+    SELECT s.* FROM {schema}.schedule s
+    WHERE s.namespace = %(namespace)s AND s.name = %(name)s AND s.removed = 0
+    FOR UPDATE
+), l AS (
+    SELECT t.*, n.nominal FROM target t, unnest(%(nominals)s::timestamptz[]) AS n (nominal)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {schema}.occurrence o
+        WHERE o.schedule_uid = t.uid AND o.nominal = n.nominal
+          AND (o.kind = 'backfill' OR (o.kind = 'planned' AND o.state = 'fired')))
+), runs AS (
+    INSERT INTO {schema}.run (
+        namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+        crashes, lock, priority, timeout, retries, on_crash, term, created_at
+    )
+    SELECT l.namespace, l.name, l.uid, 'backfill', {key_of_nominal}, l.nominal, l.task, l.kwargs,
+        'waiting', now(), 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
+        l.priority, l.timeout, l.retries, l.on_crash, 0, now()
+    FROM l WHERE NOT %(dry_run)s ORDER BY l.nominal
+    RETURNING id, schedule_uid, nominal, key
+), occurrences AS (
+    INSERT INTO {schema}.occurrence
+        (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
+    SELECT schedule_uid, 'backfill', key, nominal, nominal, 'fired', now(), 0, id FROM runs
+)
+SELECT t.uid, ARRAY(SELECT l.nominal FROM l ORDER BY 1) AS chosen FROM target t;
 
 -- name: run_now
 WITH target AS (

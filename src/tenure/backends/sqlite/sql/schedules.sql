@@ -9,11 +9,13 @@ SELECT term, holder FROM tenure_fence WHERE namespace = :namespace AND scope = :
 
 -- name: add
 INSERT INTO tenure_schedule (
-    namespace, name, tenant, app, "trigger", task, kwargs, catch_up, overlap, lock, lock_rule,
+    namespace, name, tenant, app, "trigger", task, kwargs, catch_up, catch_up_limit,
+    catch_up_grace, overlap, lock, lock_rule,
     priority, timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
     version, created_at, updated_at
 ) VALUES (
-    :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :overlap,
+    :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :catch_up_limit,
+    :catch_up_grace, :overlap,
     coalesce(:lock, ''), :lock_rule, :priority, :timeout, :retries, :on_crash, :definition, :active, :reason,
     :next_nominal, :next_due, 1, :now, :now
 );
@@ -25,7 +27,8 @@ UPDATE tenure_schedule SET lock = 'schedule:' || uid WHERE uid = :uid AND lock =
 -- name: replace
 UPDATE tenure_schedule SET
     tenant = :tenant, app = :app, "trigger" = :trigger, task = :task, kwargs = :kwargs,
-    catch_up = :catch_up, overlap = :overlap, lock = coalesce(:lock, 'schedule:' || uid),
+    catch_up = :catch_up, catch_up_limit = :catch_up_limit, catch_up_grace = :catch_up_grace,
+    overlap = :overlap, lock = coalesce(:lock, 'schedule:' || uid),
     lock_rule = :lock_rule,
     priority = :priority, timeout = :timeout, retries = :retries, on_crash = :on_crash,
     definition = :definition, active = :active, reason = :reason,
@@ -62,7 +65,8 @@ UPDATE tenure_run SET state = 'cancelled', finished_at = :now, error = :reason
 WHERE schedule_uid = :uid AND state = 'waiting' AND namespace = :namespace;
 
 -- name: due
-SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock
+SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock,
+    catch_up_limit, catch_up_grace
 FROM tenure_schedule
 WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :now
 ORDER BY next_due LIMIT :limit;
@@ -74,21 +78,24 @@ WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_du
 -- name: firing_table
 CREATE TEMP TABLE IF NOT EXISTS tenure_firing (
     n INTEGER PRIMARY KEY,
-    uid INTEGER NOT NULL, version INTEGER NOT NULL, expected INTEGER NOT NULL,
-    nominal INTEGER NOT NULL,
+    uid INTEGER NOT NULL, version INTEGER NOT NULL, expected INTEGER,
+    nominal INTEGER, due INTEGER,       -- NULL: nothing is fired, the schedule moves on
     missed_first INTEGER, missed_last INTEGER, missed_reason TEXT,
     next_nominal INTEGER, next_due INTEGER,
+    anchored TEXT,
     state TEXT
 );
 
 -- name: put_firing
 INSERT INTO temp.tenure_firing
-    (uid, version, expected, nominal, missed_first, missed_last, missed_reason, next_nominal, next_due)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+    (uid, version, expected, nominal, due, missed_first, missed_last, missed_reason, next_nominal,
+     next_due, anchored)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: judge_firings
 -- A firing whose schedule is not as it was planned keeps no state: it is stale.
 UPDATE temp.tenure_firing SET state = CASE
+    WHEN nominal IS NULL THEN 'moved'
     WHEN EXISTS (
         SELECT 1 FROM main.tenure_occurrence o
         WHERE o.schedule_uid = tenure_firing.uid AND o.kind = 'planned'
@@ -102,7 +109,7 @@ UPDATE temp.tenure_firing SET state = CASE
     ELSE 'fired' END
 FROM main.tenure_schedule s
 WHERE s.uid = tenure_firing.uid AND s.namespace = :namespace AND s.active = 1
-  AND s.version = tenure_firing.version AND s.next_nominal = tenure_firing.expected;
+  AND s.version = tenure_firing.version AND s.next_nominal IS tenure_firing.expected;
 
 -- name: last_run
 SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
@@ -120,7 +127,7 @@ INSERT INTO tenure_run (
     crashes, lock, priority, timeout, retries, on_crash, term, created_at
 )
 SELECT :base + f.n, s.namespace, s.name, s.uid, 'planned', f.nominal, f.nominal, s.task, s.kwargs,
-    'waiting', f.nominal, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority,
+    'waiting', f.due, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority,
     s.timeout, s.retries, s.on_crash, :term, :now
 FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
 WHERE f.state = 'fired';
@@ -135,13 +142,14 @@ FROM temp.tenure_firing
 WHERE state IN ('fired', 'skipped');
 
 -- name: move_on
-UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due
+UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due,
+    "trigger" = coalesce(f.anchored, "trigger")
 FROM temp.tenure_firing f
 WHERE tenure_schedule.uid = f.uid AND f.state IS NOT NULL;
 
 -- name: fired
 SELECT count(*) FILTER (WHERE state = 'fired'),
-       count(*) FILTER (WHERE state IS NULL),
+       count(DISTINCT uid) FILTER (WHERE state IS NOT NULL),
        count(missed_first) FILTER (WHERE state IS NOT NULL)
 FROM temp.tenure_firing;
 
@@ -156,6 +164,35 @@ DELETE FROM temp.tenure_firing;
 UPDATE tenure_schedule
 SET active = 0, reason = :reason, version = version + 1, updated_at = :now
 WHERE uid = :uid AND namespace = :namespace AND version = :version;
+
+-- name: put_off
+UPDATE tenure_schedule SET next_due = :until, reason = :reason
+WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1;
+
+-- name: to_backfill
+-- Of these nominal times, those that were neither fired when they were due nor backfilled since.
+SELECT json_group_array(value) FROM (
+    SELECT value FROM json_each(:nominals)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM tenure_occurrence o
+        WHERE o.schedule_uid = :uid AND o.key = value
+          AND (o.kind = 'backfill' OR (o.kind = 'planned' AND o.state = 'fired'))));
+
+-- name: backfill_runs
+INSERT INTO tenure_run (
+    id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at
+)
+SELECT :base + 1 + n.key, s.namespace, s.name, s.uid, 'backfill', n.value, n.value, s.task,
+    s.kwargs, 'waiting', :now, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END,
+    s.priority, s.timeout, s.retries, s.on_crash, 0, :now
+FROM json_each(:nominals) n, tenure_schedule s WHERE s.uid = :uid;
+
+-- name: backfill_occurrences
+INSERT INTO tenure_occurrence
+    (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
+SELECT :uid, 'backfill', value, value, value, 'fired', :now, 0, :base + 1 + key
+FROM json_each(:nominals);
 
 -- name: manual
 SELECT run_id FROM tenure_occurrence
