@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 Version = tuple[int, int, int]
@@ -42,6 +43,7 @@ def minimum(root: Path) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+@cache
 def installed() -> list[Interpreter]:
     """Released Pythons that can make environments; of each minor version the newest."""
     newest: dict[tuple[int, int], Interpreter] = {}
@@ -79,6 +81,8 @@ def _everywhere() -> Iterator[Path]:
         yield Path(chosen)
     yield Path(sys.base_prefix) / "bin" / "python3"  # of the environment that runs this
     for entry in os.environ.get("PATH", "").split(os.pathsep):
+        if entry.endswith("shims"):
+            continue  # pyenv's own way to the versions below, and a slow one
         for path in sorted(Path(entry or ".").glob("python3*")):
             if re.fullmatch(r"python3(\.\d+)?", path.name):
                 yield path.absolute()
