@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from tenure import triggers
 from tenure.errors import InvalidTrigger, UnknownTrigger
@@ -27,6 +28,8 @@ BEYOND_LIMIT = "catch_up=all: more occurrences were due than catch_up_limit={} a
 TOO_LATE = "catch_up=none: later than catch_up_grace={:g} s"
 MOST_AT_ONCE = 5_000
 """How many occurrences one plan fires: a transaction must stay short."""
+MOST_REMEMBERED = 16_384
+"""How many stretches are worth remembering."""
 PUT_OFF = timedelta(seconds=60)
 _INSTANT = timedelta(microseconds=1)
 _LOOK_BACK = 64
@@ -41,12 +44,36 @@ class Plan:
     more: bool = False
 
 
+class Stretch(NamedTuple):
+    """From where a schedule stands up to now, and where it goes on; as in `Firing`."""
+
+    occurrences: tuple[Planned, ...]
+    missed: Missed | None
+    next_nominal: datetime | None
+    next_due: datetime | None
+
+    def holds(self, now: datetime) -> bool:
+        """Would it be the same if it were planned at that time?"""
+        if now < self.occurrences[-1].nominal:
+            return False
+        return self.next_nominal is None or now < self.next_nominal
+
+
+Stretches = dict[tuple[object, ...], Stretch]
+
+
 def plan(
     schedules: Iterable[DueSchedule],
     now: datetime,
     out_of_time: Callable[[], bool] = lambda: False,
+    stretches: Stretches | None = None,
 ) -> Plan:
-    """Plan what is due. Stops early, with `more`, when `out_of_time` says so."""
+    """Plan what is due. Stops early, with `more`, when `out_of_time` says so.
+
+    `stretches` is what earlier plans worked out: many schedules have the same trigger and are at
+    the same point of it.
+    """
+    stretches = {} if stretches is None else stretches
     result = Plan()
     keys: set[str] = set()
     occurrences = 0
@@ -62,7 +89,7 @@ def plan(
                 continue
             keys.add(schedule.lock)
         try:
-            firing = _plan(schedule, now)
+            firing = _plan(schedule, now, stretches)
         except UnknownTrigger as error:
             # Not wrong: newer code wrote it. It stays as it is, for a leader that knows it.
             fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
@@ -76,20 +103,39 @@ def plan(
     return result
 
 
-def _plan(schedule: DueSchedule, now: datetime) -> Firing:
-    trigger = triggers.load(schedule.trigger)
+def _plan(schedule: DueSchedule, now: datetime, stretches: Stretches) -> Firing:
     first = schedule.next_nominal
+    like = schedule.trigger, first, schedule.catch_up, schedule.catch_up_limit
+    known = stretches.get(like)
+    if known is not None and known.holds(now):
+        return _firing(schedule, known)
+    trigger = triggers.load(schedule.trigger)
     if first is None:
         return _begin(schedule, trigger, now)
-    if trigger.jitter and due_at(trigger, schedule.uid, first) > now:
-        return _firing(schedule, trigger, (), None, first)
-    latest = _latest(trigger, schedule.uid, now)
+    stretch = _stretch(schedule, trigger, first, now)
+    # What depends on more than the trigger and the nominal time is each schedule's own.
+    if not trigger.jitter and schedule.catch_up != CatchUp.NONE:
+        stretches[like] = stretch
+    return _firing(schedule, stretch)
+
+
+def _stretch(
+    schedule: DueSchedule, trigger: triggers.Trigger, first: datetime, now: datetime
+) -> Stretch:
+    uid = schedule.uid
+    if trigger.jitter and due_at(trigger, uid, first) > now:
+        return Stretch((), None, first, due_at(trigger, uid, first))
+    latest = _latest(trigger, uid, now)
     # A schedule may be due with its latest time before `first` only if the stored plan is not the
     # trigger's (edited by hand): its plan is then taken as it stands.
     if latest is None or latest < first:
         latest = first
     nominals, lost = _catch_up(schedule, trigger, first, latest, now)
-    return _firing(schedule, trigger, nominals, lost, trigger.next(latest))
+    return Stretch(
+        tuple(Planned(nominal, due_at(trigger, uid, nominal)) for nominal in nominals),
+        lost,
+        *_upcoming(trigger, uid, trigger.next(latest)),
+    )
 
 
 def _catch_up(
@@ -141,28 +187,18 @@ def _latest(trigger: triggers.Trigger, uid: int, now: datetime) -> datetime | No
 def _begin(schedule: DueSchedule, trigger: triggers.Trigger, now: datetime) -> Firing:
     """The first plan of a schedule that came without one."""
     anchored = trigger.anchored(now)
-    return _firing(schedule, anchored, (), None, anchored.next(now), triggers.dump(anchored))
+    upcoming = _upcoming(anchored, schedule.uid, anchored.next(now))
+    return _firing(schedule, Stretch((), None, *upcoming), triggers.dump(anchored))
 
 
-def _firing(
-    schedule: DueSchedule,
-    trigger: triggers.Trigger,
-    nominals: tuple[datetime, ...],
-    lost: Missed | None,
-    upcoming: datetime | None,
-    anchored: str | None = None,
-) -> Firing:
-    uid = schedule.uid
-    return Firing(
-        uid=uid,
-        version=schedule.version,
-        expected=schedule.next_nominal,
-        occurrences=tuple(Planned(n, due_at(trigger, uid, n)) for n in nominals),
-        missed=lost,
-        next_nominal=upcoming,
-        next_due=None if upcoming is None else due_at(trigger, uid, upcoming),
-        trigger=anchored,
-    )
+def _firing(schedule: DueSchedule, stretch: Stretch, anchored: str | None = None) -> Firing:
+    return Firing(schedule.uid, schedule.version, schedule.next_nominal, *stretch, anchored)
+
+
+def _upcoming(
+    trigger: triggers.Trigger, uid: int, nominal: datetime | None
+) -> tuple[datetime | None, datetime | None]:
+    return nominal, None if nominal is None else due_at(trigger, uid, nominal)
 
 
 def due_at(trigger: triggers.Trigger, uid: int, nominal: datetime) -> datetime:

@@ -24,7 +24,7 @@ from tenure.facts import (
 )
 from tenure.jumps import JumpWatch
 from tenure.model import OVERLAP, DueBatch, Fence, Fired
-from tenure.planning import Plan, plan
+from tenure.planning import MOST_REMEMBERED, Plan, Stretches, plan
 from tenure.service import Service
 from tenure.settings import Settings
 
@@ -54,6 +54,7 @@ class Ticker(Service):
         """The term for which the clocks are compared."""
         self._stale = False
         """Did the last firing find every schedule changed, or locked?"""
+        self._stretches: Stretches = {}
         self.last_tick: float | None = None
         """When the last tick succeeded, on the boot clock: healthy means that ticks advance."""
 
@@ -98,7 +99,11 @@ class Ticker(Service):
 
     def _plan(self, batch: DueBatch) -> Plan:
         stop = self.clock.monotonic() + PLANNING_BUDGET
-        return plan(batch.schedules, batch.now, lambda: self.clock.monotonic() > stop)
+        if len(self._stretches) > MOST_REMEMBERED:
+            self._stretches.clear()
+        return plan(
+            batch.schedules, batch.now, lambda: self.clock.monotonic() > stop, self._stretches
+        )
 
     def _until_next(self, batch: DueBatch, planned: Plan, asked_at: float) -> float:
         moments = [f.next_due for f in planned.firings if f.next_due is not None]

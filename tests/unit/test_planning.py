@@ -17,6 +17,7 @@ from tenure.planning import (
     PUT_OFF,
     SUPERSEDED,
     TOO_LATE,
+    Stretches,
     missed,
     plan,
 )
@@ -207,6 +208,19 @@ def test_plan_that_runs_out_of_time_leaves_the_rest_for_the_next() -> None:
     assert 0 < len(planned.firings) < 200
     assert [firing.uid for firing in planned.firings] == list(range(1, len(planned.firings) + 1))
     assert planned.more
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(0, 400)), min_size=1, max_size=12),
+    st.sampled_from(["latest", "all", "none"]),
+)
+def test_what_is_remembered_changes_no_plan(ticks: list[tuple[int, float]], catch_up: str) -> None:
+    """Whatever the store's clock does between plans, forward or back."""
+    remembered: Stretches = {}
+    for first, now in ticks:
+        due = replace(schedule(nominal=minute(first)), catch_up=catch_up, catch_up_limit=3)
+        fresh = plan([due], minute(first + now / 60))
+        assert plan([due], minute(first + now / 60), stretches=remembered) == fresh
 
 
 def test_nothing_due_is_nothing_planned() -> None:
