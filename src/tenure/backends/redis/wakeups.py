@@ -53,12 +53,12 @@ class RedisWakeups:
         new = topic not in self._callbacks.topics
         stop = self._callbacks.subscribe(topic, callback)
         if new:
-            self._tell("subscribe", topic)
+            self._tell("SUBSCRIBE", topic)
 
         def unsubscribe() -> None:
             stop()
             if topic not in self._callbacks.topics:
-                self._tell("unsubscribe", topic)
+                self._tell("UNSUBSCRIBE", topic)
 
         return unsubscribe
 
@@ -66,12 +66,15 @@ class RedisWakeups:
         """Have the server send what we want by now. If that fails, so does listening, and what
         listens next asks for all of it."""
 
-        async def send(listening: Any) -> None:
-            with suppress(*FAILURES, StoreError):
-                await bounded(getattr(listening, what)(self.channel_of(topic)))
+        async def send(connection: Any) -> None:
+            # Not through the driver's subscribe(), which would connect anew by itself.
+            if self._listening is None or not connection.is_connected:
+                return
+            with suppress(*FAILURES, StoreError, AttributeError):  # closed while it was sent
+                await bounded(connection.send_command(what, self.channel_of(topic)))
 
         if self._listening is not None and not self._deaf:
-            task = asyncio.get_running_loop().create_task(send(self._listening))
+            task = asyncio.get_running_loop().create_task(send(self._listening.connection))
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
@@ -80,6 +83,8 @@ class RedisWakeups:
         self._task = asyncio.create_task(self._watch(listening), name="tenure wake-ups")
 
     async def close(self) -> None:
+        for telling in self._telling:
+            telling.cancel()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
