@@ -6,16 +6,20 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks import firing, handover, idle, lateness, locks, report, takeover
+from benchmarks import firing, handover, idle, lateness, locks, outage, report, takeover
 from benchmarks.figures import Figure, Run, Say
-from benchmarks.stores import STORES
+from benchmarks.stores import STORES, Store
 from tenure.errors import ConfigError
 
 BENCHMARKS: dict[str, Run] = {
     "takeover": takeover.run,
+    "freeze": outage.freeze,
+    "cut": outage.cut,
     "handover": handover.run,
     "lateness": lateness.run,
     "locks": locks.run,
@@ -26,20 +30,46 @@ BENCHMARKS: dict[str, Run] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    store = STORES[options.store](options.directory)
     begun = time.monotonic()
+    written: dict[str, Any] = {}
+    failed: list[str] = []
+    missed = False
+    for name in options.stores:
+        with STORES[name](options.directory) as store:
+            facts = report.machine(store, options.quick)
+            figures, broken = _measure(store, options, begun)
+        every = [figure for found in figures.values() for figure in found]
+        missed = missed or any(figure.met is False for figure in every)
+        failed += [f"{name} {benchmark}" for benchmark in broken]
+        written[name] = report.to_json(figures, facts)
+        if options.json is not None:  # after each store: what is measured is not lost any more
+            options.json.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+        if options.update is not None and not broken:
+            report.update(options.update, name, report.markdown(every, facts))
+        shown = report.markdown if options.markdown else report.text
+        print(f"{name}\n\n{shown(every, facts)}\n", flush=True)
+    if failed:
+        print(f"FAILED, and not in the tables: {'; '.join(failed)}", file=sys.stderr)
+    return int(bool(failed) or (options.strict and missed))
+
+
+def _measure(
+    store: Store, options: argparse.Namespace, begun: float
+) -> tuple[dict[str, list[Figure]], list[str]]:
+    """All that were asked for. One that breaks takes none of the others with it."""
     figures: dict[str, list[Figure]] = {}
+    broken: list[str] = []
     for name in options.names or BENCHMARKS:
-        figures[name] = BENCHMARKS[name](store, options.quick, _progress(name, begun))
-    every = [figure for found in figures.values() for figure in found]
-    facts = report.machine(store)
-    if options.json is not None:
-        content = json.dumps(report.to_json(figures, facts), indent=2)
-        options.json.write_text(content + "\n", encoding="utf-8")
-    if options.update is not None:
-        report.update(options.update, report.markdown(every, facts))
-    print(report.markdown(every, facts) if options.markdown else report.text(every, facts))
-    return int(options.strict and any(figure.met is False for figure in every))
+        say = _progress(f"{store.name} {name}", begun)
+        if name in store.skips:
+            say(f"left out: {store.skips[name]}")
+            continue
+        try:
+            figures[name] = BENCHMARKS[name](store, options.quick, say)
+        except Exception:  # noqa: BLE001 - whatever it is, it is told
+            say(f"FAILED\n{traceback.format_exc()}")
+            broken.append(name)
+    return figures, broken
 
 
 def _progress(name: str, begun: float) -> Say:
@@ -53,23 +83,27 @@ def _progress(name: str, begun: float) -> Say:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
-        description="Measure Tenure on this machine. Progress goes to standard error, the table"
-        " to standard output. All of it takes about six minutes.",
+        description="Measure Tenure on this machine. Progress goes to standard error, the tables"
+        " to standard output. All of it takes about six minutes for each store.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}")
-    parser.add_argument("--store", choices=STORES, default="sqlite")
+    parser.add_argument("--store", choices=[*STORES, "all"], default="sqlite")
     parser.add_argument("--directory", type=Path, help="where files are put; a temporary folder")
     parser.add_argument("--quick", action="store_true", help="see that it works; no real figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
-    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    parser.add_argument("--update", type=Path, metavar="FILE", help="renew the table in FILE")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
+    parser.add_argument("--update", type=Path, metavar="FILE", help="renew the tables in FILE")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     options = parser.parse_args(arguments)
+    options.stores = list(STORES) if options.store == "all" else [options.store]
     if unknown := sorted(set(options.names) - set(BENCHMARKS)):
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     if options.update is not None:
+        if options.names:
+            parser.error("--update renews whole tables: leave the names out")
         try:
-            report.check_document(options.update)
+            for store in options.stores:
+                report.check_document(options.update, store)
         except ConfigError as error:
             parser.error(str(error))
     return options

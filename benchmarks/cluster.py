@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import signal
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from benchmarks.node import tasks, work
-from benchmarks.stores import backend
+from benchmarks.stores import Place, backend
 from tenure import Scheduler, every
 from tenure.model import OccurrenceState
+from tests.support.proxy import Proxy
 
 ROOT = Path(__file__).parent.parent
+_machines = itertools.count(1)
 PATIENCE = 60.0
 """No wait here is longer: a cluster that does not do what it should is an error."""
 
@@ -41,10 +44,25 @@ class Event:
 
 
 class Cluster:
-    """Node processes of which none outlives the block."""
+    """Node processes of which none outlives the block.
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    `apart`: each believes to be on a machine of its own. `lines`: each has a line of its own to the
+    server of the leases, which can be cut.
+    """
+
+    def __init__(
+        self,
+        place: Place | str,
+        *,
+        ttl: float | None = None,
+        apart: bool = False,
+        lines: bool = False,
+    ) -> None:
+        self._place = Place(place) if isinstance(place, str) else place
+        self._ttl = ttl
+        self._apart = apart
+        self._with_lines = lines
+        self._lines: dict[int, Proxy] = {}
         self._nodes: dict[int, subprocess.Popen[str]] = {}
         self._events: list[Event] = []
         self._told = threading.Condition()
@@ -81,6 +99,25 @@ class Cluster:
         return self.wait(
             lambda e: e.fact == "tick.fired" and e.term >= term and e.values["fired"] > 0
         )
+
+    def join(self) -> None:
+        """Start a node, and do not wait for it."""
+        self._spawn()
+
+    def freeze(self, pid: int) -> float:
+        """Stop it in its tracks; returns when."""
+        at = time.time()
+        self._nodes[pid].send_signal(signal.SIGSTOP)
+        return at
+
+    def thaw(self, pid: int) -> None:
+        self._nodes[pid].send_signal(signal.SIGCONT)
+
+    def cut_off(self, pid: int) -> float:
+        """From now on all that it sends is lost, and all that is sent to it; returns when."""
+        at = time.time()
+        self._lines[pid].become("half-open")
+        return at
 
     def kill(self, pid: int) -> float:
         """kill -9; returns when."""
@@ -124,8 +161,19 @@ class Cluster:
                     raise TimeoutError(f"not told within {PATIENCE:g} s; the last events: {last}")
 
     def _spawn(self) -> int:
+        place, line = self._place, None
+        if self._with_lines and place.port is not None:
+            line = Proxy(place.port)
+            line.__enter__()
+            place = place.through(line.port)
+        options = {
+            "url": place.url,
+            "leases": place.leases,
+            "ttl": self._ttl,
+            "machine": f"machine {next(_machines)}" if self._apart else None,
+        }
         node = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.node", self.url],
+            [sys.executable, "-m", "benchmarks.node", json.dumps(options)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -133,6 +181,8 @@ class Cluster:
         )
         assert node.stdout is not None
         self._nodes[node.pid] = node
+        if line is not None:
+            self._lines[node.pid] = line
         threading.Thread(target=self._listen, args=(node.pid, node.stdout), daemon=True).start()
         return node.pid
 
@@ -155,6 +205,9 @@ class Cluster:
         self.wait(lambda event: event.pid == pid and event.fact == "output.ended")
         assert node.stdin is not None
         node.stdin.close()
+        line = self._lines.pop(pid, None)
+        if line is not None:
+            line.__exit__(None, None, None)
 
 
 def add_schedules(url: str, count: int, interval: float, spread: bool) -> None:

@@ -12,21 +12,21 @@ import time
 
 from benchmarks.cluster import Cluster, account, add_schedules
 from benchmarks.figures import Figure, Say
-from benchmarks.stores import Store, backend
+from benchmarks.stores import Place, Store, lease_backend
 from tenure.node import LEADER
 
 SCHEDULES, INTERVAL = 20, 0.5
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
-    stops = 1 if quick else 25
+    stops = 1 if quick else 20
     chance = random.Random(2)
     offices: dict[int, float] = {}
     firing: list[float] = []
-    with store.fresh() as url:
-        with Cluster(url) as cluster:
+    with store.place() as place:
+        with Cluster(place, apart=store.apart) as cluster:
             cluster.start(2 if quick else 3)
-            add_schedules(url, SCHEDULES, INTERVAL, spread=True)
+            add_schedules(place.url, SCHEDULES, INTERVAL, spread=True)
             for number in range(1, stops + 1):
                 leader = cluster.leader()
                 time.sleep(chance.uniform(0.3, 0.5 if quick else 1.5))
@@ -38,10 +38,10 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
                 say(f"stop {number} of {stops}: firing again after {firing[-1] * 1000:.0f} ms")
                 cluster.ended(leader.pid)
                 if number < stops:
-                    cluster.start()
-            released = asyncio.run(_releases(url, list(offices)))
+                    cluster.join()
+            released = asyncio.run(_releases(place, list(offices)))
             cluster.stop()
-        total = account(url, INTERVAL)
+        total = account(place.url, INTERVAL)
     gaps = [(offices[term] - released[term]) * 1000 for term in offices]
     lost = total.unaccounted + total.missed + total.skipped
     return [
@@ -51,9 +51,9 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     ]
 
 
-async def _releases(url: str, terms: list[int]) -> dict[int, float]:
+async def _releases(place: Place, terms: list[int]) -> dict[int, float]:
     """When these terms ended."""
-    store = backend(url)
+    store = lease_backend(place)
     await store.open(migrate=False)
     try:
         history = await store.leases.history(LEADER, limit=10 * len(terms))

@@ -33,9 +33,10 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
             assert leader.is_leader
             assert not standby.is_leader
     asked = after[0] - before[0] - beats
+    standby_asked = after[1] - before[1]
     return [
         Figure("idle: queries of a leader beside its heartbeat", "/s", [asked / seconds], 1.0),
-        Figure("idle: queries of a standby", "/s", [(after[1] - before[1]) / seconds], 3.0),
+        Figure("idle: queries of a standby", "/s", [standby_asked / seconds], store.idle_standby),
         Figure("idle: processor time of a node", "% of a core", [cpu / seconds / 2 * 100]),
     ]
 

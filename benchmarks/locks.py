@@ -1,6 +1,6 @@
 """Locks: what `Leases.acquire` and `release` cost, beside the least that a lock can cost.
 
-Both on the same file with the same settings, in turns, so that a busy machine slows down both.
+Both on the same store with the same settings, in turns, so that a busy machine slows down both.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from benchmarks.figures import Figure, Say
 from benchmarks.stores import Store
 from tenure import Leases
 
+TTL = 2.0
+
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     # Short turns: what else the machine does must slow down both sides alike.
@@ -19,32 +21,34 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     bare: list[float] = []
     ours: list[float] = []
     held: list[float] = []
-    with store.fresh() as url, Leases(url) as leases:
+    with store.place() as place, Leases(place.locks) as leases:
 
         def acquire_and_release() -> None:
-            lease = leases.acquire("bench")
+            lease = leases.acquire("bench", TTL)
             assert lease is not None
             assert lease.release()
 
         def hold() -> None:
-            with leases.hold("bench"):
+            with leases.hold("bench", TTL):
                 pass
 
-        acquire_and_release()  # connects, and makes the tables
-        with store.bare_pairs(url) as pair:
+        # Connects, makes the tables; and a Redis that began just now grants nothing for one ttl.
+        with leases.hold("bench", TTL, wait=10 * TTL):
+            pass
+        with store.bare_pairs(place) as pair:
             for number in range(1, repetitions + 1):
                 bare.append(_each(pair, pairs))
                 ours.append(_each(acquire_and_release, pairs))
                 held.append(_each(hold, pairs))
                 if number % 10 == 0 or quick:
-                    said = f"{bare[-1]:.0f} µs bare, {ours[-1]:.0f} µs through Leases"
+                    said = f"{bare[-1]:.0f} µs {store.yardstick}, {ours[-1]:.0f} µs through Leases"
                     say(f"turn {number} of {repetitions}, {pairs} pairs: {said}")
     ratios = [mine / least for mine, least in zip(ours, bare, strict=True)]
     return [
-        Figure("locks: bare upsert + update", "µs", bare),
+        Figure(f"locks: {store.yardstick}", "µs", bare),
         Figure("locks: Leases.acquire + release", "µs", ours),
         Figure("locks: with Leases.hold", "µs", held),
-        Figure("locks: acquire + release / bare", "×", ratios, target=2.5, judged="median"),
+        Figure(f"locks: acquire + release / {store.yardstick}", "×", ratios, 2.5, "median"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""A node as a process of its own: `python -m benchmarks.node URL`, started by cluster.py.
+"""A node as a process of its own: `python -m benchmarks.node OPTIONS`, started by cluster.py.
 
 It tells what happens as lines of JSON on its output, and ends when its input does, so that it
 cannot outlive the benchmark.
@@ -7,14 +7,16 @@ cannot outlive the benchmark.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
 import time
 from typing import Any
 
-from tenure import Run, Scheduler, Tasks
+from tenure import Run, Scheduler, Settings, Tasks
 from tenure.facts import Fact
+from tests.faults.programs.machine import pretend
 
 TOLD = ("leader.*", "tick.fired", "node.*", "store.*", "service.failed")
 STARTS = "starts"
@@ -29,8 +31,11 @@ def work(run: Run) -> None:
     _starts.append((run.nominal.timestamp(), time.time()))
 
 
-def main(url: str) -> None:
-    scheduler = Scheduler(url)
+def main(options: dict[str, Any]) -> None:
+    logging.basicConfig(level=logging.ERROR)  # what it does is told; warnings are wanted here
+    pretend(options["machine"])
+    settings = Settings() if options["ttl"] is None else Settings(ttl=options["ttl"])
+    scheduler = Scheduler(options["url"], leases=options["leases"], settings=settings)
     scheduler.include(tasks)
     for pattern in TOLD:
         scheduler.on(pattern, _tell)
@@ -55,4 +60,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(json.loads(sys.argv[1]))

@@ -14,20 +14,27 @@ from benchmarks.figures import Figure
 from benchmarks.stores import Store
 from tenure.errors import ConfigError
 
-BEGIN = "<!-- figures: filled in by scripts/bench --update -->"
-END = "<!-- end of figures -->"
+BEGIN = "<!-- figures of {store}: filled in by scripts/bench --update -->"
+END = "<!-- end of the figures of {store} -->"
+BUSY = 0.5
+"""A load of so much per core before the run: its figures are marked."""
 WIDTH = 100
 HEADINGS = ("figure", "n", "median", "p99", "spread", "target", "met")
 
 
-def machine(store: Store) -> dict[str, str]:
-    """What the figures depend on."""
+def machine(store: Store, quick: bool = False) -> dict[str, str]:
+    """What the figures depend on; to be asked before the run."""
     kernel = ".".join(platform.release().split(".")[:2])
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    busy = load > BUSY * cores
     return {
-        "cores": str(os.cpu_count()),
+        **({"NO REAL FIGURES": "a quick run, to see that it works"} if quick else {}),
+        "cores": str(cores),
         "Python": platform.python_version(),
         "system": f"{platform.system()} {kernel}, {platform.machine()}",
         **store.facts(),
+        "load before": f"{load:.1f}{', INDICATIVE ONLY: the machine was busy' if busy else ''}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
 
@@ -77,19 +84,23 @@ def verdict(figures: Sequence[Figure]) -> str:
     return f"All {judged} targets met."
 
 
-def check_document(path: Path) -> None:
+def check_document(path: Path, store: str) -> None:
     """Before anything is measured: can `update` write there?"""
+    begin, end = BEGIN.format(store=store), END.format(store=store)
     content = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if content.count(BEGIN) != 1 or content.partition(BEGIN)[2].count(END) != 1:
-        raise ConfigError(f"{path} must have the lines {BEGIN!r} and {END!r}, once each.")
+    if content.count(begin) != 1 or content.partition(begin)[2].count(end) != 1:
+        raise ConfigError(f"{path} must have the lines {begin!r} and {end!r}, once each.")
 
 
-def update(path: Path, block: str) -> None:
-    """Put the block between the two marks of a document."""
-    check_document(path)
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    path.write_text(f"{before}{BEGIN}\n\n{block}\n\n{END}{after}", encoding="utf-8")
+def update(path: Path, store: str, block: str) -> None:
+    """Put the block between the two marks of this store in a document."""
+    check_document(path, store)
+    begin, end = BEGIN.format(store=store), END.format(store=store)
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2]
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(f"{before}{begin}\n\n{block}\n\n{end}{after}", encoding="utf-8")
+    fresh.replace(path)  # all of it or nothing, if somebody stops us here
 
 
 def shown(value: float, unit: str) -> str:

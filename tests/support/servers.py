@@ -37,9 +37,11 @@ def unprivileged() -> dict[str, Any]:
 class PostgresServer:
     """A PostgreSQL of our own: a direct child, so that it can be killed and started again."""
 
-    def __init__(self, binaries: Path | None = None, **settings: str) -> None:
+    def __init__(
+        self, binaries: Path | None = None, *, directory: Path | None = None, **settings: str
+    ) -> None:
         self.binaries = binaries or _postgres_binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-", dir=directory))
         self.data = self.folder / "data"
         self.port = free_port()
         self.settings = settings

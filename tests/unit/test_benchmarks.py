@@ -9,39 +9,86 @@ import pytest
 
 from benchmarks import report
 from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, Say
+from benchmarks.stores import STORES, Store
 
 PROMISED = {
     "takeover": "takeover: kill -9 to first firing",
+    "freeze": "frozen: SIGSTOP to first firing, ttl 2 s",
+    "cut": "cut off: line swallows all to first firing, ttl 2 s",
     "handover": "handover: release to successor in office",
     "lateness": "lateness: 1 node, all at once",
-    "locks": "locks: acquire + release / bare",
+    "locks": "locks: acquire + release / ",
     "idle": "idle: queries of a standby",
     "firing": "firing: time / bare time",
+}
+FACTS = {
+    "sqlite": {"SQLite", "file system"},
+    "postgres": {"PostgreSQL", "psycopg", "file system"},
+    "redis": {"Valkey", "redis-py"},
+}
+CASES = {
+    # Each benchmark once, and everything that a store does in its own way.
+    "sqlite": [name for name in BENCHMARKS if name != "cut"],
+    "postgres": ["takeover", "cut", "locks", "idle", "firing"],
+    "redis": ["handover", "freeze", "locks"],
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    ("store", "name"), [(store, name) for store in STORES for name in CASES[store]]
+)
 def test_each_runs_quickly_and_gives_its_figures(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = tmp_path / "figures.json"
-    assert main([name, "--quick", "--directory", str(tmp_path), "--json", str(written)]) == 0
+    assert main([name, "--store", store, "--quick", "--json", str(written)]) == 0
 
     shown = capsys.readouterr()
     assert PROMISED[name] in shown.out
     assert "targets" in shown.out
-    result = json.loads(written.read_text())
-    assert {"cores", "Python", "system", "SQLite", "file system"} <= set(result["machine"])
+    assert "NO REAL FIGURES" in shown.out
+    result = json.loads(written.read_text())[store]
+    assert {"cores", "Python", "system", "load before"} | FACTS[store] <= set(result["machine"])
     figures = {figure["what"]: figure for figure in result["benchmarks"][name]}
-    assert PROMISED[name] in figures
+    assert any(what.startswith(PROMISED[name]) for what in figures)
     for figure in figures.values():
         assert figure["n"] >= 1
         assert 0 <= figure["min"] <= figure["median"] <= figure["p99"] <= figure["max"]
         assert (figure["met"] is None) == (figure["target"] is None)
     for lost in (what for what in figures if what.endswith(("unaccounted for", "not started"))):
         assert figures[lost]["max"] == 0, lost
+
+
+def test_what_says_nothing_about_a_store_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cut", "--quick"]) == 0
+    assert "sqlite cut: left out: there is no network to a file" in capsys.readouterr().err
+
+
+def test_one_that_breaks_takes_none_of_the_others_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(store: Store, quick: bool, say: Say) -> list[Figure]:
+        raise TimeoutError("nobody leads")
+
+    def whole(store: Store, quick: bool, say: Say) -> list[Figure]:
+        return [Figure("whole", "ms", [1.0])]
+
+    page = _page(tmp_path)
+    before = page.read_text()
+    monkeypatch.setattr("benchmarks.__main__.BENCHMARKS", {"broken": broken, "whole": whole})
+    assert main(["--update", str(page), "--json", str(tmp_path / "figures.json")]) == 1
+    shown = capsys.readouterr()
+    assert "whole" in shown.out
+    assert "nobody leads" in shown.err
+    assert "FAILED, and not in the tables: sqlite broken" in shown.err
+    assert page.read_text() == before
+    assert "whole" in (tmp_path / "figures.json").read_text()
+
+    monkeypatch.setattr("benchmarks.__main__.BENCHMARKS", {"whole": whole})
+    assert main(["--update", str(page)]) == 0
+    assert "| whole | 1 | 1 ms | 1 ms | 1 – 1 ms | – | – |" in page.read_text()
 
 
 def test_a_missed_target_is_said_clearly() -> None:
@@ -62,27 +109,50 @@ def test_p99_is_the_nearest_rank() -> None:
     assert Figure("a", "", [7.0]).p99 == 7.0
 
 
-def test_update_fills_in_the_block_and_nothing_else(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
-    report.update(page, "new")
-    report.update(page, "newer")
-    assert page.read_text() == f"before\n{report.BEGIN}\n\nnewer\n\n{report.END}\nafter\n"
+def _page(folder: Path) -> Path:
+    page = folder / "page.md"
+    blocks = [
+        f"{report.BEGIN.format(store=store)}\nold\n{report.END.format(store=store)}\n"
+        for store in STORES
+    ]
+    page.write_text("before\n" + "between\n".join(blocks) + "after\n")
+    return page
+
+
+def test_update_fills_in_the_block_of_the_store_and_nothing_else(tmp_path: Path) -> None:
+    page = _page(tmp_path)
+    before = page.read_text()
+    report.update(page, "postgres", "new")
+    report.update(page, "postgres", "newer")
+    begin, end = (mark.format(store="postgres") for mark in (report.BEGIN, report.END))
+    wanted = before.replace(f"{begin}\nold\n{end}", f"{begin}\n\nnewer\n\n{end}")
+    assert page.read_text() == wanted != before
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
 
 
 def test_a_page_without_the_marks_is_refused_before_anything_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("no marks\n")
+    page = _page(tmp_path)
+    page.write_text(page.read_text().replace("figures of redis", "figures of nobody"))
     with pytest.raises(SystemExit) as refused:
-        main(["--quick", "--update", str(page)])
+        main(["--quick", "--store", "all", "--update", str(page)])
     assert refused.value.code == 2
-    assert "must have the lines" in capsys.readouterr().err
+    assert "must have the lines '<!-- figures of redis" in capsys.readouterr().err
+
+
+def test_a_part_does_not_replace_the_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["locks", "--quick", "--update", str(_page(tmp_path))])
+    assert refused.value.code == 2
+    assert "--update renews whole tables" in capsys.readouterr().err
 
 
 def test_the_documentation_has_the_marks() -> None:
-    report.check_document(Path(__file__).parents[2] / "docs" / "performance.md")
+    for store in STORES:
+        report.check_document(Path(__file__).parents[2] / "docs" / "performance.md", store)
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

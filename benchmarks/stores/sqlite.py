@@ -1,81 +1,42 @@
-"""What the benchmarks must know about a store; all else goes through Tenure's own protocols.
-
-Another store is another class of this shape, and an entry in `STORES`.
-"""
+"""SQLite: a file."""
 
 from __future__ import annotations
 
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
 
+from benchmarks.stores.base import Place, Store, file_system
 from tenure import Scheduler
-from tenure.backends.base import Backend
 from tenure.backends.sqlite import SQLiteBackend
-from tenure.clock import SystemClock
-from tenure.stores import parse
 
 
-class Store(Protocol):
-    """One kind of store, on this machine."""
-
-    name: str
-
-    def facts(self) -> dict[str, str]:
-        """What a reader must know of it to compare figures."""
-        ...
-
-    def fresh(self) -> AbstractContextManager[str]:
-        """The URL of an empty store, which is gone afterwards."""
-        ...
-
-    def bare_pairs(self, url: str) -> AbstractContextManager[Callable[[], None]]:
-        """The least that a lock can be on this store: an upsert that takes it if it is free, and
-        an update that frees it; each durable on its own."""
-        ...
-
-    def bare_firing(self, url: str, batch: int) -> int:
-        """The least that a firing can be: the same rows, written by set-based statements alone,
-        `batch` in a transaction. Returns how many schedules were moved on."""
-        ...
-
-    def queries(self, scheduler: Scheduler) -> int:
-        """How many round trips this scheduler has made to its store."""
-        ...
-
-
-def backend(url: str) -> Backend:
-    """Tenure's backend for this URL, not open yet."""
-    return parse(url, "default", SystemClock())()
-
-
-class SQLite:
+class SQLite(Store):
     """A file in a temporary folder, with the settings that Tenure uses."""
 
     name = "sqlite"
-
-    def __init__(self, directory: Path | None = None) -> None:
-        self._directory = directory
+    yardstick = "bare upsert + update"
+    idle_standby: float | None = 3.0
+    skips: Mapping[str, str] = {"cut": "there is no network to a file"}
 
     def facts(self) -> dict[str, str]:
-        folder = self._directory or Path(tempfile.gettempdir())
+        folder = self.directory or Path(tempfile.gettempdir())
         return {
             "SQLite": f"{sqlite3.sqlite_version}, WAL, synchronous=FULL",
             "file system": file_system(folder),
         }
 
     @contextmanager
-    def fresh(self) -> Iterator[str]:
-        with tempfile.TemporaryDirectory(prefix="tenure-bench-", dir=self._directory) as folder:
-            yield f"sqlite:///{folder}/bench.db"
+    def place(self) -> Iterator[Place]:
+        with tempfile.TemporaryDirectory(prefix="tenure-bench-", dir=self.directory) as folder:
+            yield Place(f"sqlite:///{folder}/bench.db")
 
     @contextmanager
-    def bare_pairs(self, url: str) -> Iterator[Callable[[], None]]:
-        with closing(self._connect(url)) as connection:
+    def bare_pairs(self, place: Place) -> Iterator[Callable[[], None]]:
+        with closing(_connect(place.url)) as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS bare_lock (name TEXT PRIMARY KEY, holder TEXT,"
                 " term INTEGER NOT NULL, expires REAL NOT NULL) WITHOUT ROWID"
@@ -97,7 +58,7 @@ class SQLite:
             yield pair
 
     def bare_firing(self, url: str, batch: int) -> int:
-        with closing(self._connect(url)) as connection:
+        with closing(_connect(url)) as connection:
             connection.execute(
                 "CREATE TEMP TABLE picked (n INTEGER PRIMARY KEY, uid INTEGER, nominal INTEGER)"
             )
@@ -119,12 +80,33 @@ class SQLite:
         assert isinstance(store, SQLiteBackend)
         return store.queries
 
-    def _connect(self, url: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    def stuck(self, place: Place) -> bool:
+        return write_locked(place.url)
+
+
+def write_locked(url: str) -> bool:
+    """Does somebody hold the write lock, and does not let go?"""
+    until = time.monotonic() + 0.25
+    with closing(_connect(url, patience=0.0)) as connection:
+        while time.monotonic() < until:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                time.sleep(0.002)
+            else:
+                connection.execute("ROLLBACK")
+                return False
+    return True
+
+
+def _connect(url: str, patience: float = 5.0) -> sqlite3.Connection:
+    path = url.removeprefix("sqlite:///")
+    connection = sqlite3.connect(path, isolation_level=None, timeout=patience)
+    if patience:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        return connection
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
 
 
 _BARE_FIRING = (
@@ -145,20 +127,3 @@ _BARE_FIRING = (
        SET next_nominal = next_nominal + 86400000000, next_due = next_due + 86400000000
        WHERE uid IN (SELECT uid FROM picked)""",
 )
-
-
-def file_system(folder: Path) -> str:
-    """The kind of file system that a folder is on."""
-    try:
-        mounts = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    found = {fields[1]: fields[2] for fields in map(str.split, mounts)}
-    folder = folder.resolve()
-    for place in (folder, *folder.parents):
-        if str(place) in found:
-            return found[str(place)]
-    return "unknown"
-
-
-STORES: dict[str, Callable[[Path | None], Store]] = {"sqlite": SQLite}

@@ -1,0 +1,117 @@
+"""What the benchmarks must know about a store; all else goes through Tenure's own protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tenure import Scheduler
+from tenure.backends.base import Backend, LeaseBackend
+from tenure.clock import SystemClock
+from tenure.stores import parse, parse_leases
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty store: where its schedules are, and its leases if they are elsewhere."""
+
+    url: str
+    leases: str | None = None
+    port: int | None = None
+    """Of the server that keeps the leases: a line to it can be cut."""
+
+    @property
+    def locks(self) -> str:
+        """Where a lock is kept."""
+        return self.leases or self.url
+
+    def through(self, port: int) -> Place:
+        """The same by another way, which begins at this port."""
+        here, there = f":{self.port}/", f":{port}/"
+        url = self.url if self.leases else self.url.replace(here, there)
+        return Place(url, self.leases and self.leases.replace(here, there), port)
+
+
+class Store:
+    """One kind of store, on this machine. Its server, if it needs one, lives in the `with`."""
+
+    name: str
+    yardstick: str
+    """What a lock is compared with."""
+    hint = "its lock on the file is free"
+    """How the death of a leader on another machine is noticed before its ttl."""
+    apart = False
+    """Nodes believe to be on machines of their own: nobody sees the others' processes."""
+    idle_standby: float | None = None
+    """How many queries a second a standby may make. On a server each look for the leader's session
+    is one, ten times a second: there it is shown and not judged."""
+    skips: Mapping[str, str] = {}
+    """The benchmarks that say nothing about this store, and why."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def facts(self) -> dict[str, str]:
+        """What a reader must know of it to compare figures."""
+        raise NotImplementedError
+
+    def place(self) -> AbstractContextManager[Place]:
+        """An empty store, which is gone afterwards."""
+        raise NotImplementedError
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        """The URL of an empty store for schedules, which is gone afterwards."""
+        with self.place() as place:
+            yield place.url
+
+    def bare_pairs(self, place: Place) -> AbstractContextManager[Callable[[], None]]:
+        """The least that a lock can be on this store: taken if it is free, and freed; each durable
+        on its own, if the store is."""
+        raise NotImplementedError
+
+    def bare_firing(self, url: str, batch: int) -> int:
+        """The least that a firing can be: the same rows, written by set-based statements alone,
+        `batch` in a transaction. Returns how many schedules were moved on."""
+        raise NotImplementedError
+
+    def queries(self, scheduler: Scheduler) -> int:
+        """How many round trips this scheduler has made to its store."""
+        raise NotImplementedError
+
+    def stuck(self, place: Place) -> bool:
+        """Was a node frozen in the middle of a write that stops all others?"""
+        return False
+
+
+def backend(url: str) -> Backend:
+    """Tenure's backend for this URL, not open yet."""
+    return parse(url, "default", SystemClock())()
+
+
+def lease_backend(place: Place) -> LeaseBackend:
+    """The same for its leases."""
+    return parse_leases(place.locks, "default", SystemClock())()
+
+
+def file_system(folder: Path) -> str:
+    """The kind of file system that a folder is on."""
+    try:
+        mounts = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    found = {fields[1]: fields[2] for fields in map(str.split, mounts)}
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        if str(place) in found:
+            return found[str(place)]
+    return "unknown"
