@@ -14,6 +14,7 @@ from tenure.cli.checkup import (
     check_waiting,
 )
 from tenure.cli.held import state
+from tenure.cli.store import Opened
 from tenure.model import Backlog, LeaseRecord, Severity
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -83,5 +84,5 @@ def test_clock_that_was_set_back_or_forward_is_noticed() -> None:
 
 
 async def test_empty_store_has_no_problem() -> None:
-    findings = await check_cluster(MemoryBackend())
+    findings = await check_cluster(Opened(MemoryBackend(), None))
     assert {finding.severity for finding in findings} == {Severity.OK, Severity.WARNING}

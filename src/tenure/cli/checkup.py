@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tenure.backends.base import Backend
 from tenure.cli.held import state
 from tenure.cli.output import count, relative, span
+from tenure.cli.store import Opened
 from tenure.clock import SystemClock
 from tenure.model import Backlog, Finding, LeaseRecord, RunRecord, Schedule, Severity
 from tenure.node import LEADER
@@ -20,24 +20,40 @@ PLAUSIBLE_YEAR = 2024
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 
-async def check_cluster(backend: Backend) -> list[Finding]:
+async def check_cluster(backend: Opened) -> list[Finding]:
     before = SystemClock().now()
     now = await backend.schedules.now()
+    lease_now = await backend.lease_now() if backend.leases_elsewhere else now
     leader = await backend.leases.read(LEADER)
     presences = await backend.leases.all(PRESENCE)
-    live = {node.holder or "" for node in presences if state(node, now) == "live"}
+    live = {node.holder or "" for node in presences if state(node, lease_now) == "live"}
     schedules = await backend.schedules.all(limit=100_000)
     backlog = await backend.schedules.backlog()
     claimed = await backend.runs.all(state="claimed", limit=10_000)
     newest = await _newest(backend)
     return [
-        check_leader(leader, now, busy=bool(live or backlog.waiting or any_active(schedules))),
+        check_leader(
+            leader, lease_now, busy=bool(live or backlog.waiting or any_active(schedules))
+        ),
         check_nodes(live, claimed),
-        check_ticks(backlog, leader is not None and state(leader, now) == "live"),
+        check_ticks(backlog, leader is not None and state(leader, lease_now) == "live"),
         check_waiting(backlog),
         *check_schedules(schedules),
         check_clock(now, before, newest, leader),
     ]
+
+
+async def check_leases(backend: Opened) -> list[Finding]:
+    """The same where there is nothing but leases."""
+    now = await backend.lease_now()
+    records = await backend.leases.all()
+    live = [record for record in records if state(record, now) == "live"]
+    nodes = [record for record in live if record.name.startswith(PRESENCE)]
+    findings = [Finding("leases", _OK, f"{count(len(live), 'live lease')} of {len(records):,}")]
+    leader = next((record for record in records if record.name == LEADER), None)
+    if leader is not None:
+        findings.append(check_leader(leader, now, busy=bool(nodes)))
+    return findings
 
 
 def check_leader(leader: LeaseRecord | None, now: datetime, *, busy: bool) -> Finding:
@@ -173,8 +189,9 @@ def _jump(leader: LeaseRecord | None) -> float:
     return (leader.expires_at - planned).total_seconds()
 
 
-async def _newest(backend: Backend) -> datetime | None:
+async def _newest(backend: Opened) -> datetime | None:
     """When the newest thing on record was written, by the clock of its time."""
-    moments = [line.acquired_at for line in await backend.leases.history(limit=1)]
-    moments += [run.created_at for run in await backend.runs.all(limit=1)]
+    moments = [run.created_at for run in await backend.runs.all(limit=1)]
+    if backend.leases_elsewhere is None:  # else they are by another clock
+        moments += [line.acquired_at for line in await backend.leases.history(limit=1)]
     return max(moments, default=None)

@@ -6,16 +6,16 @@ import asyncio
 
 import click
 
-from tenure.backends.base import Upkeep
-from tenure.cli.checkup import check_cluster
+from tenure.backends.base import LeaseBackend, Upkeep
+from tenure.cli.checkup import check_cluster, check_leases
 from tenure.cli.output import Page, print_json
-from tenure.cli.store import ANSWER_WITHIN, Store, as_json, of_store
+from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_leases
 from tenure.errors import TenureError
 from tenure.model import Finding, Severity
 
 
 @click.command()
-@of_store
+@of_leases
 @as_json
 def doctor(store: Store, as_json: bool) -> None:
     """Check the store and the cluster, and say what to do.
@@ -26,6 +26,8 @@ def doctor(store: Store, as_json: bool) -> None:
     Examples:
       tenure doctor
       tenure doctor --url sqlite:////var/lib/app/tenure.db
+      tenure doctor --url postgresql://app@db/app --leases redis://cache
+      tenure doctor --url redis://cache
       tenure doctor --json | jq '.findings[] | select(.severity != "ok")'
     """
     location, findings = asyncio.run(_examine(store))
@@ -56,23 +58,29 @@ def doctor(store: Store, as_json: bool) -> None:
 
 
 async def _examine(store: Store) -> tuple[str, list[Finding]]:
-    backend = store.make()
     findings: list[Finding] = []
+    backends: list[LeaseBackend] = []
     try:
         async with asyncio.timeout(ANSWER_WITHIN):
-            if isinstance(backend, Upkeep):
-                findings += await backend.diagnose()
-            await backend.open(migrate=False)
+            whole, elsewhere = store.backends()
+            backends = [backend for backend in (whole, elsewhere) if backend is not None]
+            for backend in backends:
+                if isinstance(backend, Upkeep):
+                    findings += await backend.diagnose()
+            opened = Opened(whole, elsewhere)
             try:
-                findings += await check_cluster(backend)
+                await opened.open(migrate=False)
+                findings += await (
+                    check_cluster(opened) if store.has_schedules else check_leases(opened)
+                )
             finally:
-                await backend.close()
+                await opened.close()
     except (TenureError, TimeoutError) as error:
         # Why it cannot be opened was most likely said above, and better.
         if all(f.severity is not Severity.PROBLEM for f in findings):
             text = str(error) or f"the store did not answer within {ANSWER_WITHIN:g} s"
             findings.append(Finding("store", Severity.PROBLEM, text))
-    return backend.location, findings
+    return ", leases in ".join(backend.location for backend in backends), findings
 
 
 def _print(location: str, findings: list[Finding]) -> None:

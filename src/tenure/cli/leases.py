@@ -8,11 +8,10 @@ from datetime import datetime
 
 import click
 
-from tenure.backends.base import Backend
 from tenure.cli.errors import Failed
 from tenure.cli.held import lease_facts, lease_json, lock_json, state, tenure_json
 from tenure.cli.output import Page, exactly, print_json, relative, short, when
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Opened, Store, as_json, of_leases
 from tenure.model import LeaseRecord, RunRecord, Tenure
 from tenure.node import LEADER
 from tenure.presence import PRESENCE
@@ -26,11 +25,13 @@ def leases() -> None:
 
     Leadership is the lease tenure/leader, and the presence of a node tenure/node/<node>. The lock
     keys of claimed runs are listed beside them, as kind "lock": they end with their run.
+
+    Leases in Redis: --url redis://… alone, or --leases redis://… beside the store.
     """
 
 
 @leases.command("list")
-@of_store
+@of_leases
 @as_json
 @click.option("--all", "everything", is_flag=True, help="The presence of dead nodes too.")
 def list_leases(store: Store, as_json: bool, everything: bool) -> None:
@@ -39,11 +40,12 @@ def list_leases(store: Store, as_json: bool, everything: bool) -> None:
     \b
     Examples:
       tenure leases list
+      tenure leases list --url redis://cache:6379/0
       tenure leases list --json | jq '.[] | select(.kind == "lock")'
     """
 
-    async def look(backend: Backend) -> tuple[datetime, list[LeaseRecord], list[RunRecord]]:
-        now, records = await backend.schedules.now(), await backend.leases.all()
+    async def look(backend: Opened) -> tuple[datetime, list[LeaseRecord], list[RunRecord]]:
+        now, records = await backend.lease_now(), await backend.leases.all()
         return now, records, await _locks(backend)
 
     now, records, runs = store.ask(look)
@@ -81,7 +83,7 @@ def list_leases(store: Store, as_json: bool, everything: bool) -> None:
 
 @leases.command()
 @click.argument("name")
-@of_store
+@of_leases
 @as_json
 def show(name: str, store: Store, as_json: bool) -> None:
     """Show one lease, or the lock key of a claimed run. Exit code 1 if nobody ever held it.
@@ -92,11 +94,11 @@ def show(name: str, store: Store, as_json: bool) -> None:
     """
 
     async def look(
-        backend: Backend,
+        backend: Opened,
     ) -> tuple[datetime, LeaseRecord | None, RunRecord | None]:
         locks = [run for run in await _locks(backend) if run.lock == name]
         record = await backend.leases.read(name)
-        return await backend.schedules.now(), record, locks[0] if locks else None
+        return await backend.lease_now(), record, locks[0] if locks else None
 
     now, record, run = store.ask(look)
     if record is None and run is None:
@@ -122,7 +124,7 @@ def show(name: str, store: Store, as_json: bool) -> None:
 
 @leases.command()
 @click.argument("name", required=False)
-@of_store
+@of_leases
 @as_json
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="How many.")
 def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
@@ -134,8 +136,8 @@ def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
       tenure leases history --limit 20 --json
     """
 
-    async def look(backend: Backend) -> tuple[datetime, list[Tenure]]:
-        return await backend.schedules.now(), await backend.leases.history(name, limit)
+    async def look(backend: Opened) -> tuple[datetime, list[Tenure]]:
+        return await backend.lease_now(), await backend.leases.history(name, limit)
 
     now, lines = store.ask(look)
     if as_json:
@@ -160,7 +162,7 @@ def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
 
 @leases.command()
 @click.argument("name")
-@of_store
+@of_leases
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--reason", help="Why; kept in the history.")
 def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
@@ -186,7 +188,7 @@ def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
         if not sure:
             raise Failed("not confirmed, nothing was changed. --yes skips the question.")
 
-    async def act(backend: Backend) -> LeaseRecord | None:
+    async def act(backend: Opened) -> LeaseRecord | None:
         current = await backend.leases.read(name)
         if current is None or (current.holder, current.term) != (record.holder, record.term):
             return None  # what was shown and agreed to is no longer there
@@ -198,12 +200,14 @@ def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
     click.echo(f"Evicted {record.holder} from {name}; term {record.term} is over.")
 
 
-async def _locks(backend: Backend) -> list[RunRecord]:
+async def _locks(backend: Opened) -> list[RunRecord]:
+    if not backend.has_schedules:
+        return []  # of a Redis alone: runs are elsewhere
     runs = await backend.runs.all(state="claimed", limit=LOCKS)
     return sorted((run for run in runs if run.lock), key=lambda run: run.lock or "")
 
 
-async def _held(backend: Backend, name: str) -> tuple[LeaseRecord | None, RunRecord | None]:
+async def _held(backend: Opened, name: str) -> tuple[LeaseRecord | None, RunRecord | None]:
     locks = [run for run in await _locks(backend) if run.lock == name]
     return await backend.leases.read(name), locks[0] if locks else None
 

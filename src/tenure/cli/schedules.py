@@ -13,7 +13,7 @@ from tenure.cli.errors import Failed
 from tenure.cli.output import Page, exactly, iso, print_json, when
 from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
 from tenure.cli.runs import run_facts, run_json, summary
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store, of_store_and_leases
 from tenure.cli.triggers import explain, preview
 from tenure.cli.waiting import FINISHED, wait_for
 from tenure.errors import NotFound
@@ -222,7 +222,7 @@ def remove(name: str, store: Store, yes: bool) -> None:
 
 @schedules.command("run-now")
 @click.argument("name")
-@of_store
+@of_store_and_leases
 @as_json
 @click.option("--key", help="The same key again gives the same run: safe to repeat.")
 @click.option(

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from tenure.backends.base import Backend
 from tenure.cli.held import state
 from tenure.cli.output import Page, count, iso, print_json, relative, span, when
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Opened, Store, as_json, of_store_and_leases
 from tenure.clock import SystemClock
 from tenure.model import Backlog, LeaseRecord, Tenure
 from tenure.node import LEADER
@@ -28,6 +27,7 @@ class Look:
     """What one look at the store found."""
 
     store: str
+    leases: str | None
     namespace: str
     now: datetime
     skew: float
@@ -40,7 +40,7 @@ class Look:
 
 
 @click.command()
-@of_store
+@of_store_and_leases
 @as_json
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl+C.")
 def status(store: Store, as_json: bool, watch: bool) -> None:
@@ -52,6 +52,7 @@ def status(store: Store, as_json: bool, watch: bool) -> None:
     Examples:
       tenure status
       tenure status --url sqlite:////var/lib/app/tenure.db --watch
+      tenure status --url postgresql://app@db/app --leases redis://cache
       tenure status --json | jq .leader.pid
     """
     if watch and as_json:
@@ -69,24 +70,26 @@ def status(store: Store, as_json: bool, watch: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def take_look(store: Store, backend: Backend) -> Look:
+async def take_look(store: Store, backend: Opened) -> Look:
     before = SystemClock().now()
     now = await backend.schedules.now()
     skew = (now - before).total_seconds()
+    lease_now = await backend.lease_now() if backend.leases_elsewhere else now
     leader = await backend.leases.read(LEADER)
-    if leader is not None and state(leader, now) != "live":
+    if leader is not None and state(leader, lease_now) != "live":
         leader = None
     presences = await backend.leases.all(PRESENCE)
     claimed = await backend.runs.all(state="claimed", limit=10_000)
     history = await backend.leases.history(LEADER, limit=1) if leader is None else []
     return Look(
         store=backend.location,
+        leases=backend.leases_elsewhere,
         namespace=store.namespace,
         now=now,
         skew=skew if abs(skew) >= 0.001 else 0.0,
         leader=leader,
         in_office=await backend.schedules.floor(LEADER),
-        nodes=[node for node in presences if state(node, now) == "live"],
+        nodes=[node for node in presences if state(node, lease_now) == "live"],
         claims=Counter(run.node for run in claimed if run.node is not None),
         backlog=await backend.schedules.backlog(),
         last=history[0] if history else None,
@@ -97,6 +100,7 @@ def to_json(look: Look) -> dict[str, Any]:
     leader, backlog = look.leader, look.backlog
     return {
         "store": look.store,
+        "leases": look.leases,
         "namespace": look.namespace,
         "now": iso(look.now),
         "clock_skew": round(look.skew, 3),
@@ -146,6 +150,7 @@ def _print(look: Look) -> None:
     page.facts(
         [
             ("Store", look.store),
+            ("Leases", look.leases),
             ("Namespace", None if look.namespace == "default" else look.namespace),
             ("Leader", _leader(look)),
             ("Next due", when(backlog.next_due, now) if backlog.next_due else "nothing"),
@@ -186,6 +191,11 @@ def _leader(look: Look) -> str:
             ended = f" {relative(look.last.ended_at, now)}" if look.last.ended_at else ""
             why = f" ({look.last.end}{ended})" if look.last.end else ""
             text += f"\nlast: pid {look.last.pid} on {look.last.host}, term {look.last.term}{why}"
+        elif look.in_office and look.leases is None:
+            text += (
+                f"\nterm {look.in_office} was in office, and its lease was never here: if the"
+                "\nscheduler keeps its leases elsewhere, say where: --leases redis://…"
+            )
         return text
     office = "" if leader.term == look.in_office else ", not in office yet"
     renewed = relative(leader.renewed_at, now) if leader.renewed_at else "never"
@@ -205,7 +215,7 @@ def _clock(look: Look) -> str | None:
     return f"the store's clock is {span(abs(look.skew))} {ahead} this machine's; the store's rules"
 
 
-async def _watch(store: Store, backend: Backend) -> None:
+async def _watch(store: Store, backend: Opened) -> None:
     clock = SystemClock()
     while True:
         look = await asyncio.wait_for(take_look(store, backend), timeout=30)

@@ -1,7 +1,8 @@
 """The store that a command is about: its options, and how it is asked.
 
 Commands look at the store from outside. They open it without migrating, so that nothing is
-created by looking, and every question has a time limit.
+created by looking, and every question has a time limit. A scheduler may keep its leases elsewhere
+(`leases=…`): then --leases names that place, and both are open.
 """
 
 from __future__ import annotations
@@ -10,17 +11,87 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from tenure.backends.base import Backend
+from tenure.backends.base import (
+    Backend,
+    LeaseBackend,
+    LeaseStore,
+    RunStore,
+    ScheduleStore,
+    Wakeups,
+)
 from tenure.clock import SystemClock
 from tenure.errors import ConfigError, StoreUnavailable
-from tenure.stores import parse, resolve
+from tenure.stores import is_redis_url, parse, parse_leases, resolve
 
 T = TypeVar("T")
 ANSWER_WITHIN = 30.0
+
+
+class Opened:
+    """An open store, with its leases wherever they are. Of a Redis alone: nothing but leases."""
+
+    def __init__(self, store: Backend | None, elsewhere: LeaseBackend | None) -> None:
+        self._store = store
+        self._for_leases = elsewhere or self._whole
+        self._backends = [backend for backend in (store, elsewhere) if backend is not None]
+        self._open: list[LeaseBackend] = []
+
+    @property
+    def _whole(self) -> Backend:
+        if self._store is None:
+            _no_schedules()
+        return self._store
+
+    @property
+    def leases(self) -> LeaseStore:
+        return self._for_leases.leases
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return self._for_leases.wakeups
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        return self._whole.schedules
+
+    @property
+    def runs(self) -> RunStore:
+        return self._whole.runs
+
+    @property
+    def location(self) -> str:
+        return (self._store or self._for_leases).location
+
+    @property
+    def leases_elsewhere(self) -> str | None:
+        """Where the leases are, if not in the store itself."""
+        return None if self._for_leases is self._store else self._for_leases.location
+
+    @property
+    def has_schedules(self) -> bool:
+        return self._store is not None
+
+    async def lease_now(self) -> datetime:
+        """By the clock that judges the leases."""
+        backend: Any = self._for_leases
+        now: datetime = await (
+            backend.schedules if hasattr(backend, "schedules") else backend
+        ).now()
+        return now
+
+    async def open(self, *, migrate: bool = True) -> None:
+        for backend in self._backends:
+            await backend.open(migrate=migrate)
+            self._open.append(backend)
+
+    async def close(self) -> None:
+        while self._open:
+            await self._open.pop().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +101,48 @@ class Store:
     url: str
     namespace: str
     make: Callable[[], Backend]
+    make_leases: Callable[[], LeaseBackend] | None = None
+    """The place of the leases, if that is another."""
+    has_schedules: bool = True
 
     @classmethod
-    def parse(cls, url: str | None, namespace: str) -> Store:
+    def parse(
+        cls, url: str | None, namespace: str, leases: str | None = None, *, redis: bool = False
+    ) -> Store:
+        """`redis`: the command has something to say about leases alone."""
         if url == "":
             raise click.UsageError(
                 "--url is empty: perhaps a variable is not set? Leave it out for $TENURE_URL,"
                 " else sqlite:///tenure.db."
             )
         meant = resolve(url)
-        if meant.startswith("memory:"):
-            raise click.UsageError(
-                "memory:// lives inside one process; there is nothing to see from outside."
-            )
+        for each in (meant, leases or ""):
+            if each.startswith("memory:"):
+                raise click.UsageError(
+                    "memory:// lives inside one process; there is nothing to see from outside."
+                )
+        clock = SystemClock()
         try:
-            return cls(meant, namespace, parse(meant, namespace, SystemClock()))
+            elsewhere = parse_leases(leases, namespace, clock) if leases else None
+            if not is_redis_url(meant):
+                return cls(meant, namespace, parse(meant, namespace, clock), elsewhere)
+            if not redis or elsewhere is not None:
+                _no_schedules()
+            alone = parse_leases(meant, namespace, clock)
+            return cls(meant, namespace, _no_schedules, alone, has_schedules=False)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
 
+    def backends(self) -> tuple[Backend | None, LeaseBackend | None]:
+        """The store, and the place of the leases if that is another; neither open."""
+        return (
+            self.make() if self.has_schedules else None,
+            self.make_leases() if self.make_leases is not None else None,
+        )
+
     def ask(
         self,
-        question: Callable[[Backend], Awaitable[T]],
+        question: Callable[[Opened], Awaitable[T]],
         *,
         migrate: bool = False,
         within: float | None = ANSWER_WITHIN,
@@ -58,13 +150,13 @@ class Store:
         """Connect, ask, disconnect."""
 
         async def asking() -> T:
-            backend = self.make()
+            opened = Opened(*self.backends())
             async with asyncio.timeout(within):
-                await backend.open(migrate=migrate)
                 try:
-                    return await question(backend)
+                    await opened.open(migrate=migrate)
+                    return await question(opened)
                 finally:
-                    await backend.close()
+                    await opened.close()
 
         try:
             return asyncio.run(asking())
@@ -74,26 +166,60 @@ class Store:
             ) from error
 
 
+def _no_schedules() -> NoReturn:
+    raise click.UsageError(
+        "Redis holds leases here, not schedules. Two ways on: give the store of the schedules,"
+        " --url postgresql://… or sqlite:///… (status, doctor and leases take --leases redis://…"
+        " beside it); or ask about the leases alone: tenure leases list --url redis://…"
+    )
+
+
 def of_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options --url and --namespace, as one argument `store`."""
+    return _with_store(command, leases=False)
 
-    @click.option(
-        "--url",
-        envvar="TENURE_URL",
-        metavar="URL",
-        help="The store, such as sqlite:///tenure.db.  [default: $TENURE_URL, else that file]",
-    )
-    @click.option(
-        "--namespace",
-        default="default",
-        show_default=True,
-        help="Which of the clusters that share the store.",
-    )
+
+def of_store_and_leases(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, and --leases."""
+    return _with_store(command, leases=True)
+
+
+def of_leases(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; but it may as well be a Redis alone."""
+    return _with_store(command, leases=True, redis=True)
+
+
+def _with_store(
+    command: Callable[..., Any], *, leases: bool, redis: bool = False
+) -> Callable[..., Any]:
     @functools.wraps(command)
-    def wrapper(*args: Any, url: str | None, namespace: str, **kwargs: Any) -> Any:
-        return command(*args, store=Store.parse(url, namespace), **kwargs)
+    def wrapper(
+        *args: Any, url: str | None, namespace: str, leases: str | None = None, **kwargs: Any
+    ) -> Any:
+        return command(*args, store=Store.parse(url, namespace, leases, redis=redis), **kwargs)
 
+    for option in (_namespace, *((_leases,) if leases else ()), _url):
+        wrapper = option(wrapper)
     return wrapper
 
 
+_url = click.option(
+    "--url",
+    envvar="TENURE_URL",
+    metavar="URL",
+    help="The store, such as sqlite:///tenure.db.  [default: $TENURE_URL, else that file]",
+)
+_leases = click.option(
+    "--leases",
+    envvar="TENURE_LEASES",
+    metavar="URL",
+    help="Where the leases are, for a scheduler with leases=…  [default: $TENURE_LEASES, else"
+    " the store]",
+)
+_namespace = click.option(
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="Which of the clusters that share the store.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")

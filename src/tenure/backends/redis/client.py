@@ -63,7 +63,10 @@ def translate(error: Exception) -> NoReturn:
             f"this Redis is a node of a cluster ({text}). Write redis+cluster://host:port."
         ) from error
     if "Cluster mode is not enabled" in text:
-        raise StoreError("this Redis is not a cluster. Write redis://host:port.") from error
+        raise StoreError(
+            "this Redis is not a cluster, or this user may not ask (CLUSTER SLOTS). Write"
+            " redis://host:port, or grant +cluster|slots +command."
+        ) from error
     lost = exceptions.ConnectionError | exceptions.TimeoutError | exceptions.RedisClusterException
     if text.startswith("No master found"):
         text = text.partition(" : ")[0]  # what follows is the whole of each sentinel's client

@@ -55,6 +55,7 @@ async def _of_server(target: Target, client: Any, prefix: str, clock: Clock) -> 
             return may
         raise
     config = await _config(client)
+    refused = allowed is not None and allowed.severity is _PROBLEM
     return [
         server(info, user),
         *may,
@@ -65,7 +66,7 @@ async def _of_server(target: Target, client: Any, prefix: str, clock: Clock) -> 
         replication(info, config),
         await _clock(client, clock),
         tls(target),
-        *await _began_anew(client, prefix, info, clock),
+        *([] if refused else await _began_anew(client, prefix, info)),
     ]
 
 
@@ -216,7 +217,7 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-async def _began_anew(client: Any, prefix: str, info: Info, clock: Clock) -> list[Finding]:
+async def _began_anew(client: Any, prefix: str, info: Info) -> list[Finding]:
     """See began.lua: for a while it grants no locks, and somebody will wonder why."""
     run, since = await bounded(client.hmget(f"{prefix}server", ["run", "since"]))
     seconds, _ = await bounded(client.time())

@@ -24,6 +24,7 @@ NEEDED: Sequence[Sequence[str]] = (
 """Commands as they are used: in the scripts, and to run them."""
 USEFUL: Sequence[tuple[Sequence[str], str]] = (
     (("SUBSCRIBE", _CHANNEL), "wake-ups are not heard, so everybody looks every second"),
+    (("UNSUBSCRIBE", _CHANNEL), "wake-ups that nobody waits for any more go on coming"),
     (("CLIENT", "ID"), "a leader killed on another machine is noticed only after its ttl"),
     (("CLIENT", "LIST"), "a leader killed on another machine is noticed only after its ttl"),
     (("CONFIG", "GET", "save"), "this check cannot see how the server saves and replicates"),
