@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tenure import Leases, StoreUnavailable
@@ -153,6 +154,22 @@ def test_an_interrupted_call_leaves_nothing_half_done(place: Place, leases: Leas
     assert lease.release()
 
 
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+@pytest.mark.parametrize("how", ["acquire", "hold"])
+def test_the_server_gives_up_a_statement_before_its_caller_does(place: Place, how: str) -> None:
+    """So nothing is left behind that waits for a lock, and lands when nobody expects it."""
+    with Leases(place.url) as leases, psycopg.connect(place.straight) as other:
+        lease = leases.acquire("import", ttl=TTL)
+        assert lease is not None
+        assert lease.release()
+        other.execute("SELECT * FROM tenure.lease WHERE name = 'import' FOR UPDATE")
+        ask = leases.acquire if how == "acquire" else _held_by(leases)
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            ask("import", TTL)
+        other.rollback()
+        assert leases.acquire("import", ttl=TTL) is not None
+
+
 _FORKS = """
 import os, sys
 from tenure import Leases
@@ -210,12 +227,15 @@ def test_through_a_pooler_it_goes_by_our_own_thread() -> None:
         server.close()
 
 
-def _until(done: object, patience: float = SLACK) -> None:
+def _held_by(leases: Leases) -> Callable[[str, float], object]:
+    return lambda name, ttl: leases.hold(name, ttl).__enter__()
+
+
+def _until(done: Callable[[], bool], patience: float = SLACK) -> None:
     """The engine's own connections come back within a moment."""
     deadline = time.monotonic() + patience
     while True:
         try:
-            assert callable(done)
             assert done()
         except StoreUnavailable:
             if time.monotonic() > deadline:

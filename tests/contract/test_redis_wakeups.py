@@ -1,0 +1,115 @@
+"""Wake-ups on a real Redis: a process hears of what it waits for, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import redis
+
+from tenure.backends.base import lease_topic
+from tenure.backends.redis import RedisBackend
+from tenure.identity import new_holder
+from tenure.model import Grant
+from tests.support.servers import ValkeyServer
+
+PATIENCE = 20.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    server = ValkeyServer(clock=True)
+    try:
+        server.start().move_clock(5_000)  # it has been up for long, and so grants locks
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def backend(server: ValkeyServer) -> AsyncIterator[RedisBackend]:
+    backend = RedisBackend(server.url)
+    await backend.open()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+@pytest.fixture
+def line(server: ValkeyServer) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url, decode_responses=True) as line:
+        yield line
+
+
+async def test_only_what_is_waited_for_is_asked_for(
+    backend: RedisBackend, line: redis.Redis
+) -> None:
+    assert _topics(line) == set()
+    stop = backend.wakeups.subscribe(lease_topic("job"), lambda: None)
+    also = backend.wakeups.subscribe(lease_topic("job"), lambda: None)
+    await _until(lambda: _topics(line) == {"lease:job"})
+    stop()
+    other = backend.wakeups.subscribe(lease_topic("other"), lambda: None)
+    await _until(lambda: _topics(line) == {"lease:job", "lease:other"})
+    also()
+    other()
+    await _until(lambda: _topics(line) == set())
+
+
+async def test_what_is_waited_for_is_heard(backend: RedisBackend, server: ValkeyServer) -> None:
+    heard, others = asyncio.Event(), asyncio.Event()
+    stop = backend.wakeups.subscribe(lease_topic("job"), heard.set)
+    stop_other = backend.wakeups.subscribe(lease_topic("other"), others.set)
+    await _hear(heard)  # subscribed: look, whatever was said before was not heard
+    await _hear(others)
+    heard.clear()
+    others.clear()
+    another = RedisBackend(server.url)
+    await another.open()
+    try:
+        grant = await another.leases.acquire("job", new_holder(), 10.0)
+        assert isinstance(grant, Grant)
+        assert await another.leases.release(grant)
+        await _hear(heard)
+    finally:
+        await another.close()
+    assert not others.is_set()
+    stop()
+    stop_other()
+
+
+async def test_a_connection_that_is_made_anew_asks_for_all_of_it(
+    backend: RedisBackend, line: redis.Redis
+) -> None:
+    heard = asyncio.Event()
+    stop = backend.wakeups.subscribe(lease_topic("job"), heard.set)
+    await _until(lambda: _topics(line) == {"lease:job"})
+    before = backend.wakeups.client_id
+    await _hear(heard)
+    heard.clear()
+    line.client_kill_filter(_id=str(before))
+    await _hear(heard)
+    await _until(lambda: _topics(line) == {"lease:job"})
+    assert backend.wakeups.client_id not in (None, before)
+    stop()
+
+
+def _topics(line: redis.Redis) -> set[str]:
+    """What anybody has asked this server for."""
+    found = line.pubsub_channels("tenure:{default}:wake:*")
+    return {str(channel).split(":wake:")[1] for channel in found}
+
+
+async def _hear(event: asyncio.Event) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await event.wait()
+
+
+async def _until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
