@@ -9,6 +9,7 @@ import click
 
 from tenure.backends.base import Backend
 from tenure.catalog import Catalog
+from tenure.cli.backfill import backfill
 from tenure.cli.errors import Failed
 from tenure.cli.output import Page, exactly, iso, print_json, when
 from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
@@ -30,6 +31,7 @@ def schedules() -> None:
 
 schedules.add_command(preview)
 schedules.add_command(explain)
+schedules.add_command(backfill)
 
 
 @schedules.command("list")

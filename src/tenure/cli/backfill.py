@@ -1,0 +1,75 @@
+"""`tenure schedules backfill`: fire what was missed, after all."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import click
+
+from tenure.backends.base import Backend
+from tenure.catalog import BACKFILL_LIMIT, Catalog, stretch
+from tenure.cli.output import Page, iso, print_json
+from tenure.cli.store import Store, as_json, of_store
+from tenure.errors import InvalidSchedule, InvalidTrigger
+from tenure.settings import Settings
+from tenure.tasks import Tasks
+from tenure.triggers import load, moments
+
+SHOWN = 20
+
+
+@click.command()
+@click.argument("name")
+@click.option("--from", "start", required=True, metavar="TIME", help="The first time.")
+@click.option("--to", "end", required=True, metavar="TIME", help="The last time, included.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be run.")
+@click.option(
+    "--limit",
+    default=BACKFILL_LIMIT,
+    show_default=True,
+    type=click.IntRange(1, 100_000),
+    help="Refuse a stretch with more occurrences.",
+)
+@of_store
+@as_json
+def backfill(
+    name: str, start: str, end: str, dry_run: bool, limit: int, store: Store, as_json: bool
+) -> None:
+    """Run what was missed or skipped between two times: one run for each, in their order.
+
+    What was fired then, or backfilled before, is left out, so that it can be repeated. A TIME
+    without an offset is local, in the zone of the schedule. A date means the whole day.
+
+    \b
+    Examples:
+      tenure schedules backfill report --from 2026-03-01 --to 2026-03-07 --dry-run
+      tenure schedules backfill report --from 2026-03-01T00:00Z --to 2026-03-01T12:00Z
+    """
+
+    async def act(backend: Backend) -> list[datetime]:
+        catalog = Catalog(backend.schedules, Tasks(), Settings(), "")
+        trigger = load((await catalog.get(name)).spec.trigger)
+        try:
+            first = trigger.explain(moments.read("--from", start)).moment
+            last = trigger.explain(moments.read("--to", end)).moment
+            if len(end.strip()) == len("2026-03-01"):
+                last += timedelta(days=1, microseconds=-1)
+            stretch(first, last)
+        except (InvalidTrigger, InvalidSchedule) as error:
+            raise click.UsageError(str(error)) from error
+        return await catalog.backfill(name, first, last, limit=limit, dry_run=dry_run)
+
+    chosen = store.ask(act)
+    if as_json:
+        print_json({"schedule": name, "dry_run": dry_run, "nominal": [iso(n) for n in chosen]})
+        return
+    page = Page()
+    if not chosen:
+        page.line("Nothing to do: what occurred between these times was fired.")
+        return
+    verb = "would be run" if dry_run else "will be run"
+    page.line(f"{len(chosen):,} occurrence{'s' if len(chosen) > 1 else ''} of {name} {verb}:")
+    for nominal in chosen[:SHOWN]:
+        page.line(f"  {iso(nominal)}")
+    if len(chosen) > SHOWN:
+        page.line(f"  … and {len(chosen) - SHOWN:,} more, the last {iso(chosen[-1])}", style="dim")

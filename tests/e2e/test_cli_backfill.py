@@ -1,0 +1,92 @@
+"""`tenure schedules backfill`, and `Scheduler.backfill`, on a stretch of the past."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tenure import InvalidSchedule, NotFound, Run, Scheduler, cron
+from tests.e2e.command import at_hand, tenure, until
+
+WEEK = ("--from", "2026-03-01", "--to", "2026-03-07")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/tenure.db")
+    scheduler.task(_report)
+    scheduler.add("report", cron("0 6 * * *", tz="Europe/Berlin"), task=_report)
+    scheduler.stop()
+    return tmp_path
+
+
+def _report(run: Run) -> None:
+    _done.append(run.nominal)
+
+
+_done: list[datetime] = []
+
+
+def test_dry_run_says_what_would_be_run_and_changes_nothing(folder: Path) -> None:
+    answer = tenure(folder, "schedules", "backfill", "report", *WEEK, "--dry-run")
+    assert answer.code == 0, answer
+    lines = answer.out.splitlines()
+    assert lines[0] == "7 occurrences of report would be run:"
+    assert lines[1] == "  2026-03-01T05:00:00.000000Z"
+    assert len(lines) == 8
+    assert json.loads(at_hand(folder, "runs", "list", "--json").out) == []
+
+
+def test_each_is_run_once_in_order_however_often_it_is_asked_for(folder: Path) -> None:
+    first = at_hand(folder, "schedules", "backfill", "report", *WEEK, "--json")
+    assert len(json.loads(first.out)["nominal"]) == 7
+    again = at_hand(folder, "schedules", "backfill", "report", *WEEK)
+    assert again.out == "Nothing to do: what occurred between these times was fired.\n"
+    _done.clear()
+    scheduler = Scheduler(f"sqlite:///{folder}/tenure.db")
+    scheduler.task(_report)
+    with scheduler:
+        until(lambda: len(_done) == 7, "all are done")
+    begin = datetime(2026, 3, 1, 5, tzinfo=UTC)
+    assert _done == [begin + timedelta(days=day) for day in range(7)]
+
+
+def test_stretch_that_is_too_long_is_refused_as_a_whole(folder: Path) -> None:
+    answer = at_hand(folder, "schedules", "backfill", "report", *WEEK, "--limit", 6)
+    assert answer.code == 1, answer
+    assert "more than limit=6 occurrences" in answer.err
+    assert json.loads(at_hand(folder, "runs", "list", "--json").out) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (("report", "--from", "2026-03-07", "--to", "2026-03-01"), 2, "is before start"),
+        (("report", "--from", "March", "--to", "2026-03-01"), 2, "--from"),
+        (("never", *WEEK), 1, "no schedule named 'never'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    folder: Path, given: tuple[str, ...], code: int, said: str
+) -> None:
+    answer = at_hand(folder, "schedules", "backfill", *given)
+    assert answer.code == code, answer
+    assert said in answer.err
+
+
+def test_the_future_is_left_to_the_plan(folder: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{folder}/tenure.db")
+    try:
+        now = datetime.now(UTC)
+        chosen = scheduler.backfill("report", now - timedelta(days=2), now + timedelta(days=9))
+        assert all(nominal <= now for nominal in chosen)
+        assert 1 <= len(chosen) <= 2
+        with pytest.raises(NotFound):
+            scheduler.backfill("never", now - timedelta(days=2), now)
+        with pytest.raises(InvalidSchedule, match="time zone"):
+            scheduler.backfill("report", datetime(2026, 1, 1), now)  # noqa: DTZ001
+    finally:
+        scheduler.stop()
