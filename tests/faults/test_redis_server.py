@@ -69,7 +69,7 @@ def test_away_for_longer_than_the_ttl_nothing_runs_unguarded(cluster: RedisClust
     print(f"first execution after Redis was away: {begun.at - up:.3f} s")  # noqa: T201
     cluster.recover(after=up)
     for who in nodes:
-        until(lambda who=who: _told(cluster, "recovered", who, up), "recovery to be told")  # type: ignore[misc]
+        until(lambda who=who: _told(cluster, "recovered", who, suspended), "recovery to be told")  # type: ignore[misc]
         assert len(_told(cluster, "unavailable", who, down)) == 1
         log = cluster.program(who).output
         assert "WARNING:tenure.store:store.unavailable service=keeper error=Redis is not" in log

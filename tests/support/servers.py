@@ -210,7 +210,8 @@ class ValkeyServer:
     def empty(self) -> None:
         """Of one that is stopped: let it have no data when it starts again."""
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
-        (self.folder / "dump.rdb").unlink(missing_ok=True)
+        for name in ("dump.rdb", "appendonly.aof"):  # the latter in older versions
+            (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         self.stop(signal.SIGKILL)

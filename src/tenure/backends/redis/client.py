@@ -48,12 +48,13 @@ def translate(error: Exception) -> NoReturn:
             f"Redis refused: {text.rstrip('.')}. Check the ACL of this user; `tenure doctor` says"
             " which rights it lacks."
         ) from error
-    if isinstance(error, exceptions.ReadOnlyError):
+    # Redis 6 tells what went wrong within a script in the middle of a longer text.
+    if isinstance(error, exceptions.ReadOnlyError) or "-READONLY " in text:
         raise StoreUnavailable(
             f"this Redis is a replica and cannot be written ({text}). Give the master's address,"
             " or use a redis+sentinel:// URL."
         ) from error
-    if isinstance(error, exceptions.OutOfMemoryError):
+    if isinstance(error, exceptions.OutOfMemoryError) or "-OOM " in text:
         raise StoreUnavailable(
             f"the memory of this Redis is full ({text.split(' script:')[0].rstrip('.')}). Nothing"
             " was changed. Free some, or raise it: CONFIG SET maxmemory."
