@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.markdown import table
 from tests.support import matrix, servers
-from tests.support.interpreters import Interpreter, oldest_and_newest
-from tests.support.matrix import ROOT, WHEELS, CannotBeSetUp, Combination, Outcome, Server
+from tests.support.interpreters import Interpreter, minimum, oldest_and_newest
+from tests.support.matrix import OLDER, ROOT, WHEELS, CannotBeSetUp, Combination, Outcome, Server
 
 
 def python(*version: int) -> Interpreter:
@@ -120,6 +121,15 @@ def test_variables_choose_the_servers(monkeypatch: pytest.MonkeyPatch, tmp_path:
             assert servers._postgres_binaries() == program.parent
         else:
             assert servers._valkey_binary() == program
+
+
+def test_versions_in_the_documentation_are_those_that_are_tested() -> None:
+    rows = table(ROOT / "docs" / "stores.md", "", "tested with", "every change is tested with")
+    documented = {
+        f"{row['']} {number}" for row in rows for number in row["tested with"].split(", ")
+    }
+    assert {server.name for server in (*WHEELS, *OLDER)} <= documented
+    assert f"Python {'.'.join(map(str, minimum(ROOT)))}" in documented
 
 
 @pytest.mark.slow
