@@ -176,7 +176,12 @@ class ValkeyServer:
 
     def arguments(self) -> list[str]:
         options = {"port": str(self.port), "bind": "127.0.0.1", "save": "", **self.settings}
-        return [word for key, value in options.items() for word in (f"--{key}", value)]
+        # Words of a value one by one: Redis 6.2 takes "127.0.0.1 6379" for one word.
+        return [
+            word
+            for key, value in options.items()
+            for word in (f"--{key}", *(value.split() or [""]))
+        ]
 
     def move_clock(self, seconds: float) -> None:
         """Let the server's clock be off by so much, from now on."""
