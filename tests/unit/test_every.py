@@ -9,18 +9,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers import Every, Trigger, every, load
+from tenure.triggers import Every, every, load
+from tests.unit.trigger_oracle import first
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def first(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
-    times: list[datetime] = []
-    for _ in range(count):
-        following = trigger.next(times[-1] if times else after)
-        assert following is not None
-        times.append(following)
-    return times
 
 
 def local(times: list[datetime], zone: str) -> list[str]:
@@ -140,6 +132,106 @@ def test_weeks_keep_the_time_of_day() -> None:
     assert local(times, "Europe/Berlin") == ["03-30 07:00", "04-06 07:00"]
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", None])
+def test_start_in_the_second_pass_is_where_it_begins(zone: str | None) -> None:
+    begin = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
+    trigger = every(days=1, start=begin if zone is None else begin.replace(tzinfo=None), tz=zone)
+    second = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+    assert first(trigger, second - timedelta(days=2), 1) == [second]
+    assert trigger.latest(second - timedelta(minutes=1)) is None
+    assert trigger.latest(second) == second
+    assert first(trigger, second, 1) == [second + timedelta(days=1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "hours"),
+    [
+        ({}, [0]),
+        ({"fold": "first"}, [0]),
+        ({"fold": "second"}, [1]),
+        ({"fold": "both"}, [0, 1]),
+    ],
+)
+def test_fold_says_which_of_two(options: dict[str, Any], hours: list[int]) -> None:
+    trigger = every(days=1, start="2026-10-24T02:30", tz="Europe/Berlin", **options)
+    times = first(trigger, datetime(2026, 10, 24, 12, tzinfo=UTC), 3)
+    assert [time.hour for time in times if time.day == 25] == hours
+
+
+def test_gap_may_leave_it_out() -> None:
+    trigger = every(days=1, start="2026-03-28T02:30", tz="Europe/Berlin", gap="skip")
+    times = first(trigger, datetime(2026, 3, 28, tzinfo=UTC), 2)
+    assert local(times, "Europe/Berlin") == ["03-28 02:30", "03-30 02:30"]
+
+
+# -- months and years -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("interval", "start", "expected"),
+    [
+        ({"months": 1}, "2026-01-31", ["01-31", "02-28", "03-31", "04-30", "05-31"]),
+        ({"months": 1}, "2024-01-30", ["01-30", "02-29", "03-30", "04-30"]),
+        ({"unit": "months", "count": 3}, "2025-11-30", ["11-30", "02-28", "05-30", "08-30"]),
+        ({"months": 13}, "2024-12-15", ["12-15", "01-15", "02-15"]),
+        ({"years": 1}, "2024-02-29", ["02-29", "02-28", "02-28", "02-28", "02-29"]),
+        ({"years": 1, "months": 6}, "2024-08-31", ["08-31", "02-28", "08-31"]),
+        ({"unit": "weeks", "count": 2}, "2026-01-01", ["01-01", "01-15"]),
+    ],
+)
+def test_months_and_years_follow_the_calendar(
+    interval: dict[str, Any], start: str, expected: list[str]
+) -> None:
+    trigger = every(start=start, **interval)
+    times = first(trigger, datetime(2000, 1, 1, tzinfo=UTC), len(expected))
+    assert [f"{time:%m-%d}" for time in times] == expected
+    assert trigger.latest(times[-1]) == times[-1]
+    assert trigger.latest(times[-1] - timedelta(microseconds=1)) == times[-2]
+
+
+def test_month_without_start_is_counted_from_creation() -> None:
+    trigger = every(months=1).anchored(datetime(2026, 1, 31, 9, tzinfo=UTC))
+    assert trigger.next(datetime(2026, 2, 1, tzinfo=UTC)) == datetime(2026, 2, 28, 9, tzinfo=UTC)
+
+
+def test_month_keeps_the_time_of_day_in_its_zone() -> None:
+    trigger = every(months=1, start="2026-02-15T07:00", tz="Europe/Berlin")
+    times = first(trigger, NOON, 3)
+    assert [time.hour for time in times] == [6, 6, 5]
+
+
+def test_times_end_with_the_calendar() -> None:
+    trigger = every(years=100, start="9850-06-01")
+    assert trigger.next(datetime(9950, 6, 1, tzinfo=UTC)) is None
+    assert trigger.latest(datetime.max.replace(tzinfo=UTC)) == datetime(9950, 6, 1, tzinfo=UTC)
+    daily = every(days=1, tz="Pacific/Kiritimati", start="9999-12-30T00:00")
+    assert daily.next(datetime.max.replace(tzinfo=UTC)) is None
+    assert every(seconds=5, start=NOON).next(datetime.max.replace(tzinfo=UTC)) is None
+
+
+# -- end and excluded days ------------------------------------------------------------------------
+
+
+def test_end_and_excluded_days() -> None:
+    trigger = every(hours=8, start="2026-01-01", end="2026-01-03", except_dates=["2026-01-02"])
+    times = first(trigger, NOON - timedelta(days=1), 99)
+    assert [f"{time:%d %H}" for time in times] == [
+        "01 00",
+        "01 08",
+        "01 16",
+        "03 00",
+        "03 08",
+        "03 16",
+    ]
+    assert trigger.latest(datetime(2026, 1, 2, 20, tzinfo=UTC)) == times[2]
+
+
+def test_end_before_the_first_interval_is_refused_when_it_is_known() -> None:
+    trigger = every(days=1, end="2026-01-01")
+    with pytest.raises(InvalidTrigger, match="first time would be after end"):
+        trigger.anchored(NOON)
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
@@ -154,6 +246,18 @@ def test_weeks_keep_the_time_of_day() -> None:
         ({"seconds": 0.001}, "shortest"),
         ({"days": 1, "hours": 1}, "either"),
         ({"days": 1.5}, "whole"),
+        ({"days": 1, "months": 1}, "either"),
+        ({"months": 1201}, "longest"),
+        ({"years": 101}, "longest"),
+        ({"months": -1}, "negative"),
+        ({"unit": "fortnights"}, "choose from seconds, minutes"),
+        ({"unit": "days", "count": 0}, "greater than 0"),
+        ({"unit": "days", "days": 1}, "takes its number from count="),
+        ({"count": 3}, "needs a unit"),
+        ({"hours": 1, "fold": "both"}, "lengths of time"),
+        ({"hours": 1, "gap": "skip"}, "lengths of time"),
+        ({"seconds": 10, "jitter": 10}, "must be less than the interval of 10 seconds"),
+        ({"days": 1, "start": "2026-01-02", "end": "2026-01-01"}, "first time would be after end"),
         ({"days": 36_601}, "longest"),
         ({"seconds": float("inf")}, "longest"),
         ({"seconds": float("nan")}, "longest"),
@@ -203,6 +307,10 @@ def test_stored_trigger_that_cannot_be_read_is_invalid(text: str) -> None:
         (every(days=1), "every day"),
         (every(days=2, tz="Europe/Berlin"), "every 2 days (Europe/Berlin)"),
         (every(days=14), "every 2 weeks"),
+        (every(months=1), "every month"),
+        (every(months=30), "every 30 months"),
+        (every(years=2, tz="UTC"), "every 2 years (UTC)"),
+        (every(hours=2, tz="Europe/Berlin"), "every 2 hours"),
     ],
 )
 def test_trigger_in_words(trigger: Every, said: str) -> None:

@@ -4,49 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from zoneinfo import ZoneInfo
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.triggers import Every, Trigger, dump, every, load
+from tenure.triggers import Every, dump, every, load
+from tests.unit.trigger_oracle import CHANGES, ZONES, first
 
-ZONES = [
-    "UTC",
-    "Europe/Berlin",
-    "America/New_York",
-    "America/Sao_Paulo",  # changed at midnight: the gap swallowed 00:00
-    "Australia/Lord_Howe",  # half an hour
-    "Africa/Casablanca",
-    "Pacific/Apia",  # left out the whole of 30 December 2011
-    "Asia/Kathmandu",
-]
-
-
-def first(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
-    times: list[datetime] = []
-    for _ in range(count):
-        following = trigger.next(times[-1] if times else after)
-        assert following is not None
-        times.append(following)
-    return times
-
-
-def changes(zone: str) -> list[datetime]:
-    """When the clocks of this zone changed, from 2010 to 2026."""
-    there, found = ZoneInfo(zone), list[datetime]()
-    day = datetime(2010, 1, 1, tzinfo=UTC)
-    while day.year < 2027:
-        before, moment = day.astimezone(there).utcoffset(), day
-        day += timedelta(days=1)
-        if day.astimezone(there).utcoffset() != before:
-            while moment.astimezone(there).utcoffset() == before:
-                moment += timedelta(minutes=15)
-            found.append(moment)
-    return found
-
-
-CHANGES = [(zone, change) for zone in ZONES for change in changes(zone)]
 quarters = st.integers(-8, 8).map(lambda n: timedelta(minutes=15 * n))
 moments = st.datetimes(
     datetime(1995, 1, 1),  # noqa: DTZ001

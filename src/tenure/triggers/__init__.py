@@ -6,7 +6,7 @@ from tenure.triggers.cron import Cron, cron
 from tenure.triggers.every import Every, every
 from tenure.triggers.explain import Explanation, Reason
 from tenure.triggers.rrule import RRule, rrule
-from tenure.triggers.stored import KNOWN, dump, load
+from tenure.triggers.stored import KNOWN, dump, kind_of, kinds, load
 from tenure.triggers.text import parse
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "cron",
     "dump",
     "every",
+    "kind_of",
+    "kinds",
     "load",
     "parse",
     "rrule",

@@ -22,7 +22,7 @@ def check_occurs(trigger: AnyTrigger) -> AnyTrigger:
 
 
 def _reason(trigger: Bounded, begin: datetime) -> str:
-    first = trigger._after(begin - INSTANT)
+    first = None if trigger.options.endless else trigger._after(begin - INSTANT)
     if first is None:
         return "there is no such time."
     if trigger.options.last is not None and first > trigger.options.last:

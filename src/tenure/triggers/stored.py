@@ -18,6 +18,17 @@ KNOWN: dict[str, tuple[int, ...]] = {name: kind.VERSIONS for name, kind in _TYPE
 """The types and versions that this code can read."""
 
 
+def kinds() -> list[str]:
+    """The same, as a node advertises them: "cron:1"."""
+    return sorted(f"{name}:{version}" for name, versions in KNOWN.items() for version in versions)
+
+
+def kind_of(text: str) -> str:
+    """The type and version of a stored text that is JSON, known or not."""
+    data = json.loads(text)
+    return f"{data['type']}:{data.get('v')}"
+
+
 def dump(trigger: Trigger) -> str:
     return json.dumps(trigger.to_json(), separators=(",", ":"), sort_keys=True)
 
