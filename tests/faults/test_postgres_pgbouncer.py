@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tenure.backends.base import RUNS, SCHEDULES, lease_topic
+from tenure.backends.postgres import PostgresBackend
+from tenure.identity import new_holder
+from tenure.model import Fence, Grant
+from tenure.testing import FakeClock
+from tenure.testing.contract.harness import adding, firing
 from tests.faults.postgres import (
     SLACK,
     PostgresCluster,
@@ -40,6 +47,36 @@ def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
 def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresCluster]:
     with running_cluster(server, tmp_path) as cluster:
         yield cluster
+
+
+async def test_what_a_process_changes_itself_it_hears_of_at_once(
+    server: PostgresServer, pooler: PgBouncer
+) -> None:
+    """So that its own runs do not start a second late. Time stands still here: nobody polls."""
+    server.create_database("at_once")
+    url = server.database_url("at_once").replace(str(server.port), str(pooler.port))
+    clock, heard = FakeClock(), Counter[str]()
+    backend = PostgresBackend(url, clock=clock)
+    await backend.open()
+    try:
+        assert backend.wakeups.pooled
+        for topic in (SCHEDULES, RUNS, lease_topic("job")):
+            backend.wakeups.subscribe(topic, lambda topic=topic: heard.update([topic]))  # type: ignore[misc]
+        await clock.settle()
+        heard.clear()
+        fence = Fence("leader", 1, "ann")
+        assert await backend.schedules.take_office(fence)
+        [schedule] = await backend.schedules.change([adding("a", await backend.schedules.now())])
+        assert heard == {SCHEDULES: 1}
+        await backend.schedules.fire(fence, [firing(schedule)])
+        assert heard == {SCHEDULES: 1, RUNS: 1}
+        grant = await backend.leases.acquire("job", new_holder(), 30)
+        assert isinstance(grant, Grant)
+        assert lease_topic("job") not in heard  # who campaigns would wake itself for ever
+        assert await backend.leases.release(grant)
+        assert heard[lease_topic("job")] == 1
+    finally:
+        await backend.close()
 
 
 def test_cluster_behind_a_transaction_pooler(cluster: PostgresCluster, pooler: PgBouncer) -> None:

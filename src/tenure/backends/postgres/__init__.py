@@ -41,6 +41,7 @@ class PostgresBackend:
         self._for_leases = Database(url, schema, 1, limit, "tenure leases")
         self._for_the_rest = Database(url, schema, CONNECTIONS, limit, "tenure store")
         self.wakeups = PostgresWakeups(self._for_leases, namespace, clock)
+        self._for_leases.told = self._for_the_rest.told = self.wakeups.changed
         self.leases = PostgresLeases(self._for_leases, self.wakeups, namespace, clock)
         self.schedules = PostgresSchedules(self._for_the_rest, self.wakeups, namespace)
         self.runs = PostgresRuns(self._for_the_rest, self.wakeups, namespace, self.schedules)

@@ -63,6 +63,8 @@ class Database:
         self._idle: list[Connection] = []
         self._closed = False
         self.transactions = 0
+        self.told: Callable[[str], None] = lambda topic: None
+        """Hears of what this process has committed, topic by topic."""
 
     def statements(self, file: str) -> dict[str, str]:
         """The named statements of a file, for this schema."""
@@ -91,7 +93,11 @@ class Database:
                 await connection.execute("COMMIT")
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
-        return await self.use(work)
+        results = await self.use(work)
+        for text, values in statements:
+            if "topic" in values and "pg_notify" in text:
+                self.told(values["topic"])
+        return results
 
     async def one(self, text: str, values: Mapping[str, Any], limit: float | None = None) -> Rows:
         (rows,) = await self.run((text, values), limit=limit)

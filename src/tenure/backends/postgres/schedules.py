@@ -156,11 +156,13 @@ class PostgresSchedules:
             return changed
 
         try:
-            return await self._database.use(work)
+            changed = await self._database.use(work)
         except StoreError as error:
             if isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                 raise Conflict(await self._taken(changes)) from None
             raise
+        self._database.told(SCHEDULES)
+        return changed
 
     async def _taken(self, changes: Sequence[Change]) -> str:
         known = await self.find([c.spec.name for c in changes if c.replaces is None])

@@ -2,7 +2,7 @@
 
 That connection's server process is what a lease row names as its holder's session. Behind a pooler
 there is no session of one's own, so there is neither: then everybody is woken every second to look,
-and the ttl decides who is dead.
+at once by what this very process has changed, and the ttl decides who is dead.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ class PostgresWakeups:
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._callbacks.subscribe(topic, callback)
+
+    def changed(self, topic: str) -> None:
+        """This process has changed something itself: behind a pooler nobody else would tell it."""
+        if self.pooled:
+            self._callbacks.call(topic)
 
     async def open(self) -> None:
         connection = await self._connect()
