@@ -154,6 +154,8 @@ def test_excluded_days_and_times() -> None:
         ),
         ({"tz": "Berlin"}, "unknown time zone 'Berlin'"),
         ({"tz": 7}, "tz=7"),
+        ({"jitter": 86_401}, "from 0 to 86400 seconds"),
+        ({"jitter": 86_400}, "must be less than the distance"),
         ({"gap": "before"}, "gap='before' is not known; choose from 'after', 'skip'"),
         ({"fold": "third"}, "fold='third'"),
     ],
@@ -175,5 +177,9 @@ def test_stored_and_in_words() -> None:
         '"tz":"Europe/Berlin","v":1}'
     )
     assert load(dump(trigger)) == trigger
-    assert str(trigger) == "cron 0 7 * * * (Europe/Berlin)"
+    assert str(trigger) == "cron 0 7 * * * (Europe/Berlin), 1 excluded, gap=skip"
     assert str(cron("@daily")) == "cron @daily"
+    bounded = cron("0 7 * * *", tz="Europe/Berlin", start="2026-01-01", end="2026-02-01", jitter=5)
+    assert str(bounded) == (
+        "cron 0 7 * * * (Europe/Berlin), from 2026-01-01 00:00, until 2026-02-01 23:59, jitter 5 s"
+    )

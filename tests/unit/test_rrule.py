@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -199,6 +199,13 @@ def test_dense_rule_that_is_seldom_is_allowed() -> None:
     found = first(trigger, datetime(2026, 1, 1, tzinfo=UTC), 200)
     assert found[178] == datetime(2026, 1, 1, 2, 59, tzinfo=UTC)
     assert found[179] == datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def test_excluded_days_are_a_list() -> None:
+    with pytest.raises(InvalidTrigger, match="give a list"):
+        rrule("FREQ=DAILY", except_dates="2026-01-01")
+    with pytest.raises(InvalidTrigger, match="give a list"):
+        rrule("FREQ=DAILY", except_dates=date(2026, 1, 1))  # type: ignore[arg-type]
 
 
 def test_in_words() -> None:

@@ -96,6 +96,7 @@ class At(Bounded):
         return cls(moments.read("time", data["time"]), Options.from_json(data))
 
     def __str__(self) -> str:
+        words = self.options.words(zone=False)
         if self.time.tzinfo is not None:
-            return f"at {moments.show(self.time, self.options.zone)}"
-        return f"at {moments.show_wall(self.time)} ({self.options.tz or 'UTC'})"
+            return f"at {moments.show(self.time, self.options.zone)}{words}"
+        return f"at {moments.show_wall(self.time)} ({self.options.tz or 'UTC'}){words}"

@@ -16,9 +16,26 @@ AnyTrigger = TypeVar("AnyTrigger", bound=Bounded)
 def check_occurs(trigger: AnyTrigger) -> AnyTrigger:
     """Refuse a trigger that has no occurrence at all, be it in the past."""
     begin = trigger.begins or _LONG_AGO
-    if trigger.next(begin - INSTANT) is not None:
+    first = trigger.next(begin - INSTANT)
+    if first is not None:
+        _check_jitter(trigger, first)
         return trigger
     raise InvalidTrigger(f"{trigger} has no occurrence: {_reason(trigger, begin)}")
+
+
+def _check_jitter(trigger: Bounded, moment: datetime) -> None:
+    """Refuse a jitter that would let an occurrence overtake the one before it."""
+    for _ in range(10 if trigger.jitter else 0):
+        following = trigger.next(moment)
+        if following is None:
+            break
+        distance = (following - moment).total_seconds()
+        if trigger.jitter >= distance:
+            raise InvalidTrigger(
+                f"jitter={trigger.jitter:g} must be less than the distance of two occurrences; here"
+                f" two are only {distance:g} seconds apart."
+            )
+        moment = following
 
 
 def _reason(trigger: Bounded, begin: datetime) -> str:

@@ -107,5 +107,4 @@ class Cron(Bounded):
         return cls(data["expression"], Options.from_json(data))
 
     def __str__(self) -> str:
-        zone = f" ({self.options.tz})" if self.options.tz else ""
-        return f"cron {self.expression}{zone}"
+        return f"cron {self.expression}{self.options.words()}"

@@ -209,5 +209,4 @@ class Every(Bounded):
         return trigger
 
     def __str__(self) -> str:
-        zone = f" ({self.options.tz})" if self.options.tz and not self.interval.seconds else ""
-        return f"every {self.interval}{zone}"
+        return f"every {self.interval}{self.options.words(zone=not self.interval.seconds)}"

@@ -90,6 +90,22 @@ class Options:
         """For local times; the arguments are the defaults of the trigger."""
         return Policy(self.zone, self.gap or gap, self.fold or fold)
 
+    def words(self, *, zone: bool = True) -> str:
+        """For listings, after the rule: what was given, the zone in brackets."""
+        words = [f" ({self.tz})" if zone and self.tz else ""]
+        for word, moment in (("from", self.first), ("until", self.last)):
+            if moment is not None:
+                here = moment.astimezone(self.zone).replace(tzinfo=None)
+                words.append(f"{word} {here.isoformat(' ', 'minutes')}")
+        if self.except_dates:
+            words.append(f"{len(self.except_dates)} excluded")
+        if self.jitter:
+            words.append(f"jitter {self.jitter:g} s")
+        words += [
+            f"{key}={value}" for key, value in (("gap", self.gap), ("fold", self.fold)) if value
+        ]
+        return ", ".join(words)
+
     # -- zones --------------------------------------------------------------------------------
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 from tenure.errors import InvalidTrigger
@@ -44,7 +44,7 @@ def rrule(
     start = _one("start", "DTSTART", start, text.start)
     end = _one("end", "UNTIL", end, text.end)
     begin = None if start is None else moments.read("start", start).replace(microsecond=0)
-    if isinstance(except_dates, str):
+    if isinstance(except_dates, str | date):
         raise InvalidTrigger(f"except_dates={except_dates!r}: give a list of dates or times.")
     excluded = [*except_dates, *text.except_dates]
     options = Options.given(tz, begin, end, excluded, jitter, gap, fold)
@@ -133,5 +133,4 @@ class RRule(Bounded):
         return cls(data["rule"], Options.from_json(data), last)
 
     def __str__(self) -> str:
-        zone = f" ({self.options.tz})" if self.options.tz else ""
-        return f"rrule {self.rule}{zone}"
+        return f"rrule {self.rule}{self.options.words()}"
