@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tenure.backends.base import Wakeups, lease_topic
 from tenure.elector import Elector
-from tenure.errors import ConfigError, LeaseHeld, LeaseLost
+from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable
+from tenure.facts import StoreFailed, StoreRecovered
 from tenure.keeper import Held
 from tenure.model import LeaseRecord
 from tenure.settings import check_ttl
@@ -31,9 +32,38 @@ class Skipped:
 
     lease: str
     record: LeaseRecord | None = None
+    """Who holds it; None if the store was away."""
 
     def __bool__(self) -> bool:
         return False
+
+
+class Turns:
+    """Whether an exclusive function may run this time, and what is told if not."""
+
+    def __init__(self, leases: Leases, name: str, *, raises: bool) -> None:
+        self._leases = leases
+        self._name = name
+        self._raises = raises
+        self._away_since: float | None = None
+
+    def refused(self, error: LeaseHeld | StoreUnavailable) -> Skipped:
+        """It may not: somebody else runs it, or there is nobody to ask."""
+        if self._raises:
+            raise error
+        if isinstance(error, LeaseHeld):
+            self.answered()
+            return Skipped(self._name, error.record)
+        if self._away_since is None:
+            self._away_since = self._leases._clock.monotonic()
+            self._leases._facts.tell(StoreFailed(f"exclusive {self._name!r}", str(error)))
+        return Skipped(self._name)
+
+    def answered(self) -> None:
+        since, self._away_since = self._away_since, None
+        if since is not None:
+            after = round(self._leases._clock.monotonic() - since, 3)
+            self._leases._facts.tell(StoreRecovered(f"exclusive {self._name!r}", after))
 
 
 class Campaign:

@@ -24,7 +24,7 @@ from tenure.connected import Connected
 from tenure.elector import Elector
 from tenure.errors import ConfigError, LeaseHeld, StoreUnavailable
 from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, LeaseReleased
-from tenure.guards import Campaign, Hold, Leadership, Skipped, check_name
+from tenure.guards import Campaign, Hold, Leadership, Skipped, Turns, check_name
 from tenure.identity import new_holder
 from tenure.keeper import Held
 from tenure.lease import Lease
@@ -122,11 +122,16 @@ class Leases:
     def exclusive(
         self, name: str, ttl: float = 300.0, on_held: Literal["skip", "raise"] = "skip"
     ) -> Callable[[Callable[P, R]], Callable[P, R | Skipped]]:
-        """Let a function, plain or async, run in one place at a time."""
+        """Let a function, plain or async, run in one place at a time.
+
+        `on_held`: "skip" returns `Skipped` without running it, also while the store is away;
+        "raise" raises `LeaseHeld` or `StoreUnavailable`.
+        """
         if on_held not in ("skip", "raise"):
             raise ConfigError(f"on_held={on_held!r} is not known; choose 'skip' or 'raise'.")
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | Skipped]:
+            turns = Turns(self, name, raises=on_held == "raise")
             if inspect.iscoroutinefunction(function):
 
                 @functools.wraps(function)
@@ -134,10 +139,9 @@ class Leases:
                     async with AsyncExitStack() as stack:
                         try:
                             await stack.enter_async_context(self.hold(name, ttl))
-                        except LeaseHeld as held:
-                            if on_held == "raise":
-                                raise
-                            return Skipped(name, held.record)
+                        except (LeaseHeld, StoreUnavailable) as error:
+                            return turns.refused(error)
+                        turns.answered()
                         return await function(*args, **kwargs)
 
                 return awaited  # type: ignore[return-value]
@@ -147,10 +151,9 @@ class Leases:
                 with ExitStack() as stack:
                     try:
                         stack.enter_context(self.hold(name, ttl))
-                    except LeaseHeld as held:
-                        if on_held == "raise":
-                            raise
-                        return Skipped(name, held.record)
+                    except (LeaseHeld, StoreUnavailable) as error:
+                        return turns.refused(error)
+                    turns.answered()
                     return function(*args, **kwargs)
 
             return called

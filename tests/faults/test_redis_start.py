@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure import Fenced, Leases
+from tenure import Fenced, Leases, Skipped, StoreUnavailable
 from tenure.backends.base import lease_topic
 from tenure.backends.redis import RedisBackend, wakeups
 from tenure.identity import new_holder
@@ -125,6 +126,37 @@ async def test_wake_ups_come_again_after_a_line_that_died_silently(
             await _until(lambda: woken)
         finally:
             await backend.close()
+
+
+def test_cycle_is_skipped_while_redis_is_away(
+    cluster: RedisCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning at the first failure, information on recovery, and nothing runs unguarded.
+
+    The last test here: afterwards the server is one that began anew.
+    """
+    caplog.set_level(logging.INFO, "tenure.store")
+    runs: list[float] = []
+    with Leases(cluster.redis_url("test")) as leases:
+
+        @leases.exclusive("cycle", SHORT)
+        def cycle() -> bool:
+            runs.append(time.monotonic())
+            return True
+
+        until(cycle, "the first cycle")
+        cluster.server.stop(signal.SIGKILL)
+        assert [cycle() for _ in range(3)] == [Skipped("cycle")] * 3
+        with pytest.raises(StoreUnavailable):
+            leases.exclusive("cycle", SHORT, on_held="raise")(cycle)()
+        assert len(runs) == 1
+        cluster.server.start()
+        until(cycle, "a cycle after that")
+        until(lambda: "store.recovered" in caplog.text, "the recovery to be told")
+    told = [(record.levelname, record.message.split(" error=")[0]) for record in caplog.records]
+    assert told[0] == ("WARNING", "store.unavailable service=exclusive 'cycle'")
+    assert told[1][0] == "INFO"
+    assert len(told) == 2
 
 
 async def _until(condition: Callable[[], object]) -> None:
