@@ -61,6 +61,7 @@ class Elector(Service):
         self._seen: LeaseRecord | None = None
         self._read_at = float("-inf")
         self._unchanged_since = float("-inf")
+        self._abstains_until = float("-inf")
 
     @property
     def leading(self) -> Fence | None:
@@ -106,6 +107,12 @@ class Elector(Service):
             await self._keeper.release(held, reason)
             self._changed()
 
+    async def make_way(self, seconds: float, reason: str) -> None:
+        """Hand over, and do not campaign for so long: somebody else is to lead."""
+        self._abstains_until = self.clock.monotonic() + seconds
+        await self.resign(reason)
+        self.wake()
+
     def wake(self) -> None:
         """Something about leases changed: look again, now."""
         self._read_at = float("-inf")
@@ -113,6 +120,8 @@ class Elector(Service):
 
     async def _follow(self) -> float | None:
         now = self.clock.monotonic()
+        if now < self._abstains_until:
+            return self._abstains_until - now
         if now - self._read_at >= self._until_next_look(now):
             self._saw(await self._look(now), now)
         seen = self._seen

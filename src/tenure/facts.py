@@ -197,6 +197,16 @@ class ScheduleSetAside(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulePutOff(Fact):
+    """Newer code wrote its trigger: it waits for a leader that knows it. The others fire."""
+
+    name = "schedule.put_off"
+    level = logging.WARNING
+    uid: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockJumped(Fact):
     """The store's clock jumped against the boot clock; forward, firing is held until confirmed."""
 

@@ -11,6 +11,7 @@ the order of what others wait for: leadership, claims, running tasks, presence.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from tenure import triggers
 from tenure.backends.base import RUNS, SCHEDULES, LeaseStore, RunStore, ScheduleStore, Wakeups
 from tenure.backends.base import lease_topic as topic_of
 from tenure.clock import Clock
@@ -27,7 +29,7 @@ from tenure.facts import Facts, NodeStarted, NodeStopped
 from tenure.identity import new_holder
 from tenure.keeper import Keeper
 from tenure.model import Holder
-from tenure.presence import Presence
+from tenure.presence import PRESENCE, Presence
 from tenure.reaper import Reaper
 from tenure.settings import Settings
 from tenure.tasks import Tasks
@@ -95,7 +97,10 @@ class Node:
             changed=self._leadership_changed,
         )
         leading, deposed = lambda: self.elector.leading, self.elector.deposed
-        self.ticker = Ticker(schedules, leading, deposed, settings, clock, facts)
+        self._leases = leases
+        self.ticker = Ticker(
+            schedules, leading, deposed, settings, clock, facts, self._make_way_for_newer_code
+        )
         self.reaper = Reaper(
             holder,
             leases,
@@ -156,6 +161,15 @@ class Node:
             self._unsubscribe.pop()()
         self._facts.tell(NodeStopped(self.id))
 
+    async def _make_way_for_newer_code(self, kinds: set[str]) -> None:
+        """Some schedules have triggers that this code cannot read. If a node can, it shall lead."""
+        async with asyncio.timeout(self._settings.call_timeout):
+            nodes = await self._leases.all(PRESENCE)
+        for node in nodes:
+            if node.live and node.holder != self.id and kinds <= set(node.info.get("triggers", ())):
+                await self.elector.make_way(self._settings.ttl, "made way for newer code")
+                return
+
     def _leadership_changed(self) -> None:
         self.ticker.wake()
         self.reaper.wake()
@@ -173,4 +187,5 @@ class Node:
             "concurrency": self._settings.concurrency,
             "tasks": len(self._tasks),
             "parent": os.getppid(),
+            "triggers": triggers.kinds(),
         }

@@ -30,7 +30,7 @@ MOST_AT_ONCE = 5_000
 """How many occurrences one plan fires: a transaction must stay short."""
 MOST_REMEMBERED = 16_384
 """How many stretches are worth remembering."""
-PUT_OFF = timedelta(seconds=60)
+PUT_OFF = timedelta(seconds=10)
 _INSTANT = timedelta(microseconds=1)
 _LOOK_BACK = 64
 
@@ -42,6 +42,8 @@ class Plan:
     firings: list[Firing] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     more: bool = False
+    unknown: set[str] = field(default_factory=set)
+    """The kinds of triggers that were put off, because only newer code knows them."""
 
 
 class Stretch(NamedTuple):
@@ -94,6 +96,7 @@ def plan(
             # Not wrong: newer code wrote it. It stays as it is, for a leader that knows it.
             fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
             result.faults.append(fault)
+            result.unknown.add(triggers.kind_of(schedule.trigger))
         except (InvalidTrigger, OverflowError) as error:
             reason = f"{SET_ASIDE}: {error}"
             result.faults.append(Fault(schedule.uid, schedule.version, reason))

@@ -8,7 +8,7 @@ what it did not do is still due.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from tenure.backends.base import ScheduleStore
@@ -19,6 +19,7 @@ from tenure.facts import (
     ClockJumped,
     Facts,
     OccurrenceSkipped,
+    SchedulePutOff,
     ScheduleSetAside,
     Ticked,
 )
@@ -43,8 +44,11 @@ class Ticker(Service):
         settings: Settings,
         clock: Clock,
         facts: Facts,
+        make_way: Callable[[set[str]], Awaitable[None]] | None = None,
     ) -> None:
+        """`make_way`: told which kinds of triggers this code cannot plan."""
         super().__init__(clock, facts, retry_most=1.0)
+        self._make_way = make_way
         self._schedules = schedules
         self._leading = leading
         self._deposed = deposed
@@ -89,6 +93,8 @@ class Ticker(Service):
                 self._deposed(fence)
                 return None
             self._tell(fence, batch, planned, done)
+            if planned.unknown and self._make_way is not None:
+                await self._make_way(planned.unknown)
             stuck, self._stale = self._stale, done.stale > 0 and not done.fired
             if stuck and self._stale:
                 # Somebody's open transaction holds those rows: give it a moment, not a busy loop.
@@ -132,4 +138,5 @@ class Ticker(Service):
         for name in done.skipped:
             self.facts.tell(OccurrenceSkipped(name, OVERLAP))
         for fault in planned.faults:
-            self.facts.tell(ScheduleSetAside(fault.uid, fault.reason))
+            kind = ScheduleSetAside if fault.until is None else SchedulePutOff
+            self.facts.tell(kind(fault.uid, fault.reason))

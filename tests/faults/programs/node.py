@@ -11,6 +11,7 @@ from typing import Any
 
 from tenure import Run, Scheduler, Settings, every
 from tenure.facts import Fact
+from tenure.triggers import Every, stored
 from tests.faults.programs.common import Options, start
 
 
@@ -27,12 +28,16 @@ def main(options: Options) -> None:
 def make(options: Options) -> Scheduler:
     """A scheduler as the options say.
 
-    ttl, settings: its numbers. leases: where they are, if not in the store. tasks: a list of
+    ttl, settings: its numbers. leases: where they are, if not in the store.
+    triggers: names of types that only this code knows; they are read as `every`.
+    tasks: a list of
         name; seconds: its interval
         work: how many seconds an execution takes; `again`: its attempts after the first
         coroutine: whether it is one
         on_crash, overlap, …: as they are
     """
+    for name in options.get("triggers", []):
+        stored._TYPES[name], stored.KNOWN[name] = Every, (1,)
     numbers = {"ttl": options["ttl"], "reap_every": 0.5, **options.get("settings", {})}
     scheduler = Scheduler(
         options["url"], leases=options.get("leases"), settings=Settings(**numbers)
