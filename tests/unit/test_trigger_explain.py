@@ -254,3 +254,10 @@ def test_preview_ends_with_the_trigger() -> None:
 def test_preview_from_a_local_time() -> None:
     (told,) = NIGHTLY.preview(1, datetime(2026, 1, 1, 2))  # noqa: DTZ001
     assert told.moment == datetime(2026, 1, 1, 1, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
+def test_ends_of_the_calendar_are_refused(moment: str) -> None:
+    trigger = cron("30 2 * * *", tz="America/New_York" if moment[0] == "9" else "Europe/Berlin")
+    with pytest.raises(ConfigError, match="end of the calendar"):
+        ask(trigger, moment)

@@ -73,6 +73,13 @@ def preview(trigger: Bounded, n: int, after: datetime, uid: int | None) -> list[
 
 def explain(trigger: Bounded, moment: datetime, uid: int | None) -> Explanation:
     """About an instant, or about a local time if `moment` has no zone."""
+    try:
+        return _explain(trigger, moment, uid)
+    except OverflowError as error:
+        raise ConfigError(f"{moment} is too close to the end of the calendar.") from error
+
+
+def _explain(trigger: Bounded, moment: datetime, uid: int | None) -> Explanation:
     zone, walls = trigger.options.zone, trigger.walls
     if moment.tzinfo is not None:
         return _Answer(trigger, moment, uid).explain()
