@@ -8,14 +8,12 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
-import click
 import pytest
 
-from tenure.cli import main
 from tests.docs import markdown
+from tests.docs.commands import check
 from tests.docs.markdown import ROOT, Block, blocks, inline_code, pages
 
 README = ROOT / "README.md"
@@ -73,13 +71,13 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_code_blocks_have_a_language_that_is_known(page: Path) -> None:
-    assert {block.language for block in blocks(page)} <= {"", "python"}
+    assert {block.language for block in blocks(page)} <= {"", "ini", "python", "yaml"}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_named_commands_exist(page: Path) -> None:
     for command in _commands(page):
-        _check(shlex.split(command, comments=True))
+        check(shlex.split(command, comments=True))
 
 
 def _commands(page: Path) -> list[str]:
@@ -100,33 +98,3 @@ def _commands(page: Path) -> list[str]:
 
 def _is_command(text: str) -> bool:
     return bool(re.match(r"(tenure [a-z]|scripts/\w|python examples/)", text))
-
-
-def _check(words: list[str]) -> None:
-    program, *arguments = words
-    if program.startswith("scripts/"):
-        assert os.access(ROOT / program, os.X_OK), f"{program} is not a script"
-    elif program == "python":
-        assert (ROOT / arguments[0]).is_file(), f"{arguments[0]} does not exist"
-    else:
-        _check_tenure(arguments)
-
-
-def _check_tenure(arguments: list[str]) -> None:
-    command: click.Command = main
-    context = click.Context(main, info_name="tenure")
-    while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
-        word = arguments.pop(0)
-        for name in word.split("|"):
-            assert name in _names(command), f"`{context.info_name} {name}` does not exist"
-        found = command.get_command(context, word.split("|")[0])
-        assert found is not None
-        command, context = found, click.Context(found, info_name=f"{context.info_name} {word}")
-    known = {option for parameter in command.params for option in parameter.opts}
-    given = {argument for argument in arguments if argument.startswith("--")}
-    assert given <= known | {"--help"}, f"`{context.info_name}` has no {sorted(given - known)}"
-
-
-@cache
-def _names(group: click.Group) -> tuple[str, ...]:
-    return tuple(group.list_commands(click.Context(group)))
