@@ -79,8 +79,8 @@ def cluster() -> Iterator[ClusterSetup]:
         setup.close()
 
 
-class TestTls(_Listening, LeaseContract):
-    """Not all of it: what is carried is no concern of TLS, and each handshake takes its time."""
+class TestTls(_Listening, LeaseRecordContract, TakeoverContract):
+    """What is carried is no concern of TLS; and where many connect at once, handshakes add up."""
 
     @pytest.fixture
     async def harness(self, server: ValkeyServer, front: TlsFront) -> AsyncIterator[Harness]:

@@ -55,7 +55,7 @@ def test_leases_in_redis_alone(server: ValkeyServer, tmp_path: Path) -> None:
     url = ("--url", server.url)
     assert at_hand(tmp_path, "leases", "list", *url).out == "No leases.\n"
     with Leases(server.url) as leases:
-        hold = leases.hold("import", ttl=1, wait=30)
+        hold = leases.hold("import", ttl=3, wait=30)
         lease = hold.__enter__()
         (listed,) = tenure(tmp_path, "leases", "list", "--json", *url).json
         assert (listed["name"], listed["term"], listed["state"]) == ("import", lease.term, "live")
@@ -207,9 +207,9 @@ def test_rights_that_are_missing_are_named(
 def test_leases_work_without_the_rights_that_are_only_useful(server: ValkeyServer) -> None:
     rules = (*ALL, "-config", "-client", "-subscribe")
     with user(server, *rules) as url, Leases(url) as ours, Leases(url) as others:
-        with ours.hold("job", ttl=1, wait=30) as lease:
+        with ours.hold("job", ttl=2, wait=30) as lease:
             assert others.acquire("job") is None
-        with others.hold("job", ttl=1, wait=30) as later:  # nobody is told: it looks
+        with others.hold("job", ttl=2, wait=30) as later:  # nobody is told: it looks
             assert later.term > lease.term
 
 

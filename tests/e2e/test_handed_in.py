@@ -24,6 +24,7 @@ from tests.support.redis_servers import SERVICE, ClusterSetup, SentinelSetup, Tl
 from tests.support.servers import PostgresServer, ValkeyServer
 
 PASSWORD = "a pass@word/with: all"
+TTL = 2.0
 
 
 @pytest.fixture
@@ -166,13 +167,13 @@ def cluster() -> Iterator[ClusterSetup]:
 def holds(client: Any, namespace: str) -> None:
     """A server that has just begun grants locks when one ttl has passed: hence the wait."""
     with Leases(client, namespace=namespace) as leases:
-        with leases.hold("job", ttl=1, wait=30):
+        with leases.hold("job", ttl=TTL, wait=30) as lease:
             record = leases.inspect("job")
         assert record is not None
-        assert record.live
-        lease = leases.acquire("job", ttl=1)
-        assert lease is not None
-        assert lease.term > record.term
+        assert record.term == lease.term
+        later = leases.acquire("job", ttl=TTL)
+        assert later is not None
+        assert later.term > lease.term
 
 
 @pytest.mark.parametrize("make", [redis.Redis, redis.asyncio.Redis])
