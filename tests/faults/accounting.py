@@ -29,10 +29,13 @@ def account(journal: Journal, store: Store) -> list[str]:
         occurrences = connection.execute("SELECT * FROM tenure_occurrence").fetchall()
         runs = connection.execute("SELECT * FROM tenure_run").fetchall()
         connection.execute("COMMIT")
+    planned: dict[int, list[sqlite3.Row]] = {}
+    for row in occurrences:
+        if row["kind"] == "planned":
+            planned.setdefault(row["schedule_uid"], []).append(row)
     found: list[str] = []
     for schedule in schedules:
-        mine = [o for o in occurrences if o["schedule_uid"] == schedule["uid"]]
-        found += _nominal_times(schedule, [o for o in mine if o["kind"] == "planned"])
+        found += _nominal_times(schedule, planned.get(schedule["uid"], []))
     found += _runs(runs, occurrences)
     found += _executions(journal, runs)
     return found
@@ -96,11 +99,13 @@ def _executions(journal: Journal, runs: list[sqlite3.Row]) -> Iterator[str]:
             yield f"run {run_id}, attempt {attempt}, was begun {times} times"
     # The only reasons to begin again: its node crashed, or was stopped and put it back.
     put_back = Counter(fact["run"] for fact in journal.facts("run.retried"))
-    for (schedule, nominal), times in Counter((e["schedule"], e["nominal"]) for e in begun).items():
-        ids = {e["run"] for e in begun if (e["schedule"], e["nominal"]) == (schedule, nominal)}
-        reasons = sum(by_id[run]["crashes"] + put_back[run] for run in ids if run in by_id)
-        if times > 1 + reasons:
-            yield f"{schedule} at {nominal} was executed {times} times, with {reasons} reasons to"
+    executions: dict[tuple[str, int], list[int]] = {}
+    for entry in begun:
+        executions.setdefault((entry["schedule"], entry["nominal"]), []).append(entry["run"])
+    for (schedule, nominal), ids in executions.items():
+        reasons = sum(by_id[run]["crashes"] + put_back[run] for run in set(ids) if run in by_id)
+        if len(ids) > 1 + reasons:
+            yield f"{schedule} at {nominal} was executed {len(ids)} times, with {reasons} reasons"
     for run in runs:
         final = (run["id"], run["attempt"])
         if run["state"] == "succeeded" and final not in ended:
