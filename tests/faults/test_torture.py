@@ -1,7 +1,7 @@
 """Everything at once: 200 schedules each second, while their leaders come to harm in turn.
 
-One round here; `scripts/torture` goes on for as long as one likes. Whatever happens: no occurrence is
-fired twice, none is unaccounted for, none is early.
+One round here; `scripts/torture` goes on for as long as one likes. Whatever happens: no occurrence
+is fired twice, none is unaccounted for, none is early.
 """
 
 from __future__ import annotations
