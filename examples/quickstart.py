@@ -5,7 +5,7 @@ Each sweep is printed by one of the processes. Stop or kill any of them: the oth
 
 import os
 
-from tenure import Run, Scheduler, every
+from tenure import Run, Scheduler, cron, every
 
 scheduler = Scheduler("sqlite:///tenure.db")
 
@@ -15,9 +15,9 @@ def sweep(run: Run) -> None:
     print(f"{run.nominal:%H:%M:%S} swept by process {os.getpid()}", flush=True)
 
 
-@scheduler.task(every(hours=1), retries=3, timeout=60)
+@scheduler.task(cron("0 7 * * *", tz="Europe/Berlin"), retries=3, timeout=60)
 async def report() -> None:
-    print("hourly report", flush=True)
+    print("good morning", flush=True)
 
 
 if __name__ == "__main__":
