@@ -1,12 +1,11 @@
-"""The catalog: adding and changing schedules, at run time and from code.
+"""The catalog: adding and changing schedules at run time.
 
-Every change is planned here, from what was read, and lands by compare-and-set; if something
-changed meanwhile it is read and planned again.
+A change lands by compare-and-set, on the schedule as it was read; if something changed meanwhile it
+is read and decided again. What the code declares comes by another way: declarer.py.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
@@ -16,14 +15,13 @@ from typing import Any
 
 from tenure import triggers
 from tenure.backends.base import ScheduleStore
-from tenure.errors import Conflict, InvalidSchedule, InvalidTrigger, NotFound
+from tenure.changes import PAUSED, added, edited, is_orphaned, replanned, resumed, stopped
+from tenure.errors import Conflict, InvalidSchedule, NotFound
 from tenure.model import Change, Schedule, ScheduleSpec
 from tenure.payload import encode
-from tenure.planning import SET_ASIDE, missed
 from tenure.settings import Settings
 from tenure.tasks import Policy, Task, Tasks, check_name
 
-PAUSED = "paused"
 ATTEMPTS = 20
 BACKFILL_LIMIT = 1_000
 _INSTANT = timedelta(microseconds=1)
@@ -32,31 +30,10 @@ _INSTANT = timedelta(microseconds=1)
 class Catalog:
     """What a process may do to schedules."""
 
-    def __init__(self, store: ScheduleStore, tasks: Tasks, settings: Settings, app: str) -> None:
+    def __init__(self, store: ScheduleStore, tasks: Tasks, settings: Settings) -> None:
         self._store = store
         self._tasks = tasks
         self._settings = settings
-        self._app = app
-
-    async def declare(self) -> list[Schedule]:
-        """Make the store's schedules of this app be what the code declares; return what changed.
-
-        Many nodes may do this at the same moment: whoever comes second finds it done.
-        """
-        declared = [task for task in self._tasks if task.trigger is not None]
-        if not declared:
-            return []
-        for attempt in range(ATTEMPTS):
-            known = await self._store.find([task.name for task in declared])
-            now = await self._store.now()
-            changes = [self._declaration(task, known.get(task.name), now) for task in declared]
-            todo = [change for change in changes if change is not None]
-            try:
-                return await self._store.change(todo) if todo else []
-            except Conflict:
-                if attempt == ATTEMPTS - 1:
-                    raise
-        return []
 
     async def add(
         self,
@@ -69,11 +46,9 @@ class Catalog:
     ) -> Schedule:
         task.check(kwargs)
         now = await self._store.now()
-        anchored = _check_trigger(trigger).anchored(now)
-        spec = self._spec(name, triggers.dump(anchored), task.name, kwargs, tenant, policy)
-        first = anchored.next(now)
-        (added,) = await self._store.change([Change(spec, first, first)])
-        return added
+        spec = self._spec(name, "", task.name, kwargs, tenant, policy)
+        (new,) = await self._store.change([added(spec, _check_trigger(trigger), now)])
+        return new
 
     async def update(
         self,
@@ -101,8 +76,8 @@ class Catalog:
                 definition=old.spec.definition,
             )
             if trigger is None:
-                return _edit(old, spec)
-            return _replan(old, spec, _check_trigger(trigger), now)
+                return edited(old, spec)
+            return replanned(old, spec, _check_trigger(trigger), now)
 
         return await self._edit(name, edit, expected_version)
 
@@ -110,7 +85,7 @@ class Catalog:
         text = f"{PAUSED}: {reason}" if reason else PAUSED
 
         def edit(old: Schedule, now: datetime) -> Change | None:
-            return replace(_edit(old, old.spec), active=False, reason=text) if old.active else None
+            return stopped(old, text) if old.active or is_orphaned(old) else None
 
         return await self._edit(name, edit)
 
@@ -119,22 +94,13 @@ class Catalog:
         from where it stopped, as after an outage."""
 
         def edit(old: Schedule, now: datetime) -> Change | None:
-            if old.active:
-                return None
-            trigger = triggers.load(old.spec.trigger)
-            planned = old.next_nominal
-            if catch_up and planned is not None:
-                return replace(_edit(old, old.spec), active=True, reason=None)
-            # If the store's clock was set back, what lies between is accounted for already.
-            following = planned if planned is not None and planned > now else trigger.next(now)
-            return replace(
-                _edit(old, old.spec),
-                active=True,
-                reason=None,
-                next_nominal=following,
-                next_due=following,
-                missed=missed(trigger, old.next_nominal, now, old.reason or PAUSED),
-            )
+            if is_orphaned(old):
+                raise InvalidSchedule(
+                    f"schedule {name!r} is {old.reason}, so nobody could run it. It goes on by"
+                    " itself as soon as a node declares it again. If it should stay without code,"
+                    " remove it and add it at run time."
+                )
+            return None if old.active else resumed(old, old.spec, now, catch_up=catch_up)
 
         return await self._edit(name, edit)
 
@@ -199,29 +165,6 @@ class Catalog:
                 return changed
         raise Conflict(f"schedule {name!r} keeps changing.")
 
-    def _declaration(self, task: Task, old: Schedule | None, now: datetime) -> Change | None:
-        assert task.trigger is not None
-        rest = self._spec(task.name, "", task.name, task.kwargs, task.tenant, task.policy)
-        # Two digests: one of the trigger as it was declared, one of everything else.
-        digests = _digest(triggers.dump(task.trigger)), _digest(repr(rest))
-        spec = replace(rest, app=self._app, definition=":".join(digests))
-        if old is None:
-            anchored = task.trigger.anchored(now)
-            first = anchored.next(now)
-            return Change(replace(spec, trigger=triggers.dump(anchored)), first, first)
-        if old.spec.app != self._app:
-            owner = f"belongs to app {old.spec.app!r}" if old.spec.app else "was added at run time"
-            raise InvalidSchedule(
-                f"the code declares a schedule {task.name!r}, but one of that name exists already"
-                f" and {owner}. Rename the task with name=…, or remove the other one:"
-                f" tenure schedules remove {task.name}"
-            )
-        if old.spec.definition == spec.definition:
-            return None
-        if old.spec.definition.split(":")[0] == digests[0]:
-            return _edit(old, replace(spec, trigger=old.spec.trigger))
-        return _replan(old, spec, task.trigger, now)
-
     def _spec(
         self,
         name: str,
@@ -259,13 +202,6 @@ def make_spec(
     )
 
 
-def check_declared(tasks: Tasks, settings: Settings) -> None:
-    """Refuse what the code declares wrongly, before a store is opened or created for it."""
-    for task in tasks:
-        if task.trigger is not None:
-            make_spec(task.name, "", task.name, task.kwargs, task.tenant, task.policy, settings)
-
-
 def stretch(start: datetime, end: datetime) -> tuple[datetime, datetime]:
     """A stretch of time, as it was given; refuses what is none."""
     for moment in (start, end):
@@ -277,43 +213,6 @@ def stretch(start: datetime, end: datetime) -> tuple[datetime, datetime]:
     if end < start:
         raise InvalidSchedule(f"end ({end.isoformat()}) is before start ({start.isoformat()}).")
     return start, end
-
-
-def _edit(old: Schedule, spec: ScheduleSpec) -> Change:
-    """Another definition, the same plan."""
-    return Change(
-        spec=spec,
-        next_nominal=old.next_nominal,
-        next_due=old.next_due,
-        active=old.active,
-        reason=old.reason,
-        replaces=old,
-    )
-
-
-def _replan(old: Schedule, spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Change:
-    """Another trigger: close the old plan, and begin a new one."""
-    anchored = trigger.anchored(now)
-    set_aside = (old.reason or "").startswith(SET_ASIDE)
-    accounted = None
-    try:
-        former = triggers.load(old.spec.trigger)
-        closed = missed(former, old.next_nominal, now, "its trigger was changed")
-        if old.next_nominal is not None:
-            accounted = former.latest(old.next_nominal - _INSTANT) or old.updated_at
-    except InvalidTrigger:  # it was set aside for that
-        closed = None
-    # If the store's clock was set back, the new plan begins after what is accounted for already.
-    following = anchored.next(max(now, accounted or now))
-    return Change(
-        spec=replace(spec, trigger=triggers.dump(anchored)),
-        next_nominal=following,
-        next_due=following,
-        active=old.active or set_aside,
-        reason=None if set_aside else old.reason,
-        replaces=old,
-        missed=closed,
-    )
 
 
 def _policy_of(spec: ScheduleSpec) -> dict[str, Any]:
@@ -337,10 +236,6 @@ def _check_trigger(trigger: object) -> triggers.Trigger:
     if not hasattr(trigger, "to_json"):
         raise InvalidSchedule(f"{trigger!r} is not a trigger, such as every(seconds=10).")
     return trigger  # type: ignore[return-value]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _not_found(name: str) -> NotFound:

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.backends.base import Backend, LeaseBackend
-from tenure.catalog import Catalog, check_declared
+from tenure.catalog import Catalog
 from tenure.clock import Clock, SystemClock
+from tenure.declarations import collect
 from tenure.engine import Engine
 from tenure.errors import ConfigError
 from tenure.execution import Executor, Wrapper
@@ -88,7 +89,7 @@ class Core:
 
     async def catalog(self) -> Catalog:
         backend = await self.backend()
-        return Catalog(backend.schedules, self.tasks, self.settings, self.app)
+        return Catalog(backend.schedules, self.tasks, self.settings)
 
     def forget_parent(self) -> None:
         """In a forked child: leave what was inherited to the parent, and begin anew."""
@@ -109,16 +110,19 @@ class Core:
             raise ConfigError("this scheduler is running already. Call stop() before start().")
         if user_loop is not None and not user_loop.is_running():
             raise ConfigError("the event loop for async tasks is not running.")
-        check_declared(self.tasks, self.settings)
+        collect(
+            self.tasks, self.settings, self.app
+        )  # refuses what is wrong, before a store is made
         facts = self._tell(Threads("tenure-facts"))
         self._stages = Stages(facts)
         try:
             backend = await self.backend()
+            node = self._compose(backend, facts, user_loop)
             with self._stages.stage("check"):
-                await (await self.catalog()).declare()
+                await node.declarer.declare()
             with self._stages.stage("campaign"):
-                self.node = self._compose(backend, facts, user_loop)
-                await self.node.start()
+                self.node = node
+                await node.start()
             self._stages.reached("serve")
         except BaseException:
             await self.stop(0.0)
@@ -134,6 +138,7 @@ class Core:
         return Node(
             leases=leases.leases,
             schedules=backend.schedules,
+            releases=backend.releases,
             runs=backend.runs,
             wakeups=backend.wakeups,
             lease_wakeups=leases.wakeups,

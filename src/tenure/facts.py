@@ -207,6 +207,37 @@ class SchedulePutOff(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleReplaced(Fact):
+    """The code declares it otherwise than it was stored, and no newer live release objects."""
+
+    name = "schedule.replaced"
+    schedule: str
+    app: str
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOrphaned(Fact):
+    """No live node of its app declares it any more: it is paused."""
+
+    name = "schedule.orphaned"
+    level = logging.WARNING
+    schedule: str
+    app: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRevived(Fact):
+    """It was orphaned, and is declared again: it goes on from now."""
+
+    name = "schedule.revived"
+    schedule: str
+    app: str
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockJumped(Fact):
     """The store's clock jumped against the boot clock; forward, firing is held until confirmed."""
 

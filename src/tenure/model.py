@@ -205,6 +205,28 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """All that the code of an app declares, in one version of that code."""
+
+    digest: str
+    definitions: Mapping[str, str]
+    """Of each schedule that it declares, by name: the digest of its definition."""
+    number: int = 0
+    """In the order in which the store first heard of them: greater is newer."""
+    announced_at: datetime | None = None
+    """When a node last started with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the store has of an app: its schedules, and its releases from old to new."""
+
+    now: datetime
+    schedules: list[Schedule]
+    releases: list[Release]
+
+
+@dataclass(frozen=True, slots=True)
 class DueSchedule:
     """As much of a due schedule as planning needs. Without `next_nominal` it was never planned:
     it was put into the store by SQL, where there are no triggers."""

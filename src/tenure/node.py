@@ -3,6 +3,7 @@
     keeper    renews every lease of this node              presence  says that this node lives
     elector   leads, or waits for its turn                 worker    claims and executes runs
     ticker    fires what is due (if leading)               reaper    buries dead nodes (if leading)
+    declarer  makes the stored schedules be what the code of the live nodes declares
 
 All of them run on one event loop: Tenure's own, on its own thread (engine.py), so that neither a
 blocked loop nor a blocked thread of the application can starve a heartbeat. The order of a stop is
@@ -20,9 +21,19 @@ from importlib.metadata import version
 from typing import Any
 
 from tenure import triggers
-from tenure.backends.base import RUNS, SCHEDULES, LeaseStore, RunStore, ScheduleStore, Wakeups
+from tenure.backends.base import (
+    RUNS,
+    SCHEDULES,
+    LeaseStore,
+    ReleaseStore,
+    RunStore,
+    ScheduleStore,
+    Wakeups,
+)
 from tenure.backends.base import lease_topic as topic_of
 from tenure.clock import Clock
+from tenure.declarations import collect
+from tenure.declarer import Declarer
 from tenure.elector import Elector
 from tenure.errors import StoreError
 from tenure.facts import Facts, NodeStarted, NodeStopped
@@ -53,6 +64,7 @@ class Node:
         *,
         leases: LeaseStore,
         schedules: ScheduleStore,
+        releases: ReleaseStore,
         runs: RunStore,
         wakeups: Wakeups,
         lease_wakeups: Wakeups | None = None,
@@ -72,12 +84,13 @@ class Node:
         self._tasks = tasks
         self._location = location
         self._unsubscribe: list[Callable[[], None]] = []
+        declared = collect(tasks, settings, app)
         self.keeper = Keeper(leases, clock, facts)
         self.presence = Presence(
             leases,
             self.keeper,
             new_holder,
-            self._info(app),
+            self._info(app, declared.release.digest),
             settings,
             clock,
             facts,
@@ -105,12 +118,23 @@ class Node:
             holder,
             leases,
             runs,
+            releases,
             leading,
             deposed,
             settings,
             clock,
             facts,
             steady=lambda: held.steady if (held := self.elector.held) else 0.0,
+        )
+        self.declarer = Declarer(
+            declared,
+            leases,
+            releases,
+            schedules,
+            lambda: self.presence.node,
+            settings,
+            clock,
+            facts,
         )
         self.worker = Worker(
             runs, tasks, lambda: self.presence.node, execute, settings, clock, facts
@@ -137,6 +161,7 @@ class Node:
             self.elector,
             self.ticker,
             self.reaper,
+            self.declarer,
             self.worker,
         ):
             service.start()
@@ -147,6 +172,7 @@ class Node:
         grace = self._settings.grace if grace is None else grace
         await self.ticker.halt()
         await self.reaper.halt()
+        await self.declarer.halt()
         await self.elector.halt()
         with suppress(StoreError):  # whoever waits will find out by the ttl
             await self.elector.resign()
@@ -176,13 +202,15 @@ class Node:
 
     def _presence_changed(self) -> None:
         self.worker.wake()
+        self.declarer.wake()
 
     def _presence_lost(self, node: str) -> None:
         self.worker.disown(node)
 
-    def _info(self, app: str) -> dict[str, Any]:
+    def _info(self, app: str, release: str) -> dict[str, Any]:
         return {
             "app": app,
+            "release": release,
             "version": _version(),
             "concurrency": self._settings.concurrency,
             "tasks": len(self._tasks),

@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from tenure.backends.base import LeaseStore, RunStore
+from tenure.backends.base import LeaseStore, ReleaseStore, RunStore
 from tenure.clock import Clock
 from tenure.errors import Fenced
 from tenure.facts import Facts, RunsRecovered
 from tenure.model import Fence, Grant, Holder, LeaseRecord
 from tenure.presence import PRESENCE
+from tenure.roster import declared_by
 from tenure.service import Service
 from tenure.settings import Settings
 
@@ -34,6 +35,7 @@ class Reaper(Service):
         holder: Holder,
         leases: LeaseStore,
         runs: RunStore,
+        releases: ReleaseStore,
         leading: Callable[[], Fence | None],
         deposed: Callable[[Fence], None],
         settings: Settings,
@@ -45,6 +47,7 @@ class Reaper(Service):
         self._holder = holder
         self._leases = leases
         self._runs = runs
+        self._releases = releases
         self._leading = leading
         self._deposed = deposed
         self._settings = settings
@@ -111,5 +114,7 @@ class Reaper(Service):
         async with asyncio.timeout(self._settings.call_timeout):
             pruned = await self._runs.prune(fence, self._settings.retention, PRUNE_BATCH)
             await self._leases.forget(PRESENCE, self._settings.retention)
+            used = declared_by(await self._leases.all(PRESENCE))
+            await self._releases.prune(fence, self._settings.retention, used)
         if pruned < PRUNE_BATCH:
             self._pruned_at = self.clock.monotonic()

@@ -13,6 +13,7 @@ _POSITIVE = (
     "hint_every",
     "idle_poll",
     "reap_every",
+    "rollout_poll",
     "payload_limit",
     "jump_limit",
     "jump_hold",
@@ -41,6 +42,9 @@ class Settings:
     """How often leader and workers look for work without having been woken."""
     reap_every: float = 2.0
     """How often the leader looks for runs of dead nodes."""
+    rollout_poll: float = 5.0
+    """How often a node looks for nodes of other releases that came or went; while none do, four
+    times less often."""
     grace: float = 30.0
     """How long a polite stop waits for running tasks."""
     retention: float = 7 * 86_400.0

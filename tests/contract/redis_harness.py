@@ -28,7 +28,7 @@ class Together:
 
     def __init__(self, redis: RedisBackend, memory: MemoryBackend) -> None:
         self.leases, self.wakeups = redis.leases, redis.wakeups
-        self.schedules, self.runs = memory.schedules, memory.runs
+        self.schedules, self.releases, self.runs = memory.schedules, memory.releases, memory.runs
         self.location, self.open, self.close = redis.location, redis.open, redis.close
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tenure.backends.base import Backend
 from tenure.backends.sqlite import SQLiteBackend
-from tenure.model import Grant
+from tenure.model import Grant, Release
 from tenure.testing import FakeClock
 from tenure.testing.contract import BackendContract, Harness, lease_machine, run_machine
 
@@ -110,6 +110,17 @@ class TestNamespaces:
         assert (await other.schedules.backlog()).due == 0
         await harness.schedules.remove("a")
         assert "a" in await other.schedules.find(["a"])
+
+    async def test_releases_are_separate(self, harness: SQLiteHarness) -> None:
+        other = await harness.namespace("other")
+        for namespace in (harness, other):
+            for digest in ("1", "2"):
+                await namespace.releases.announce("app", Release(digest, {}))
+        await harness.add("a", app="app")
+        assert (await other.releases.declared("app")).schedules == []
+        await harness.advance(harness.ttl * 2)
+        assert await harness.releases.prune(await harness.in_office(), harness.ttl, []) == 1
+        assert len((await other.releases.declared("app")).releases) == 2
 
     async def test_prune_leaves_other_namespaces_alone(self, harness: SQLiteHarness) -> None:
         other = await harness.namespace("other")

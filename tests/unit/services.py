@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tenure.clock import Clock
+from tenure.clock import Clock, SystemClock
+from tenure.declarations import collect
+from tenure.declarer import Declarer
 from tenure.errors import StoreUnavailable
 from tenure.facts import Fact, Facts
 from tenure.keeper import Held
 from tenure.model import Grant, Holder
 from tenure.settings import Settings
+from tenure.tasks import Tasks
 
 SETTINGS = Settings(ttl=10.0, heartbeat=2.0, margin=0.5, poll=1.0, hint_every=0.1)
 
@@ -75,6 +78,20 @@ def listening() -> tuple[Facts, list[Fact]]:
 
 def names(told: list[Fact]) -> list[str]:
     return [fact.name for fact in told]
+
+
+def declarer(backend: Any, tasks: Tasks, app: str = "default") -> Declarer:
+    """Of a node that declares these tasks."""
+    return Declarer(
+        collect(tasks, SETTINGS, app),
+        backend.leases,
+        backend.releases,
+        backend.schedules,
+        lambda: "node",
+        SETTINGS,
+        SystemClock(),
+        Facts(),
+    )
 
 
 async def held(leases: Any, clock: Clock, name: str = "job", who: str = "ann") -> Held:

@@ -8,7 +8,8 @@ import pytest
 
 from tenure import InvalidSchedule, Scheduler, Settings, every
 from tenure.backends.memory import MemoryBackend
-from tenure.catalog import Catalog, check_declared
+from tenure.catalog import Catalog
+from tenure.declarations import collect
 from tenure.errors import ConfigError
 from tenure.tasks import Policy, Tasks
 
@@ -25,7 +26,7 @@ def tasks() -> Tasks:
 
 @pytest.fixture
 def catalog(tasks: Tasks) -> Catalog:
-    return Catalog(MemoryBackend().schedules, tasks, Settings(), "default")
+    return Catalog(MemoryBackend().schedules, tasks, Settings())
 
 
 async def add(catalog: Catalog, tasks: Tasks, **policy: Any) -> None:
@@ -68,7 +69,7 @@ def test_wrong_declaration_is_refused_before_a_store_is_opened() -> None:
     tasks = Tasks()
     tasks.declare(digest, trigger=every(hours=1), kwargs={"user": object()})
     with pytest.raises(InvalidSchedule, match=r"kwargs\['user'\] is of type object"):
-        check_declared(tasks, Settings())
+        collect(tasks, Settings(), "default")
 
 
 def test_ttl_beside_settings_is_refused() -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from tenure import Run, Scheduler, Settings, Tasks, every
 from tenure.backends.memory import MemoryBackend
-from tenure.catalog import Catalog
 from tenure.clock import SystemClock
 from tenure.facts import Facts
 from tenure.model import RunRecord, RunState
 from tenure.tasks import Task
 from tenure.testing.execution import awaited
 from tenure.worker import Worker
+from tests.unit.services import declarer
 
 DEADLINE = 10.0
 
@@ -102,7 +102,7 @@ async def test_polite_stop_uses_up_no_retry() -> None:
     """Put back once by a stop, failing once, it still has its retry."""
     backend, tasks, settings = MemoryBackend(), Tasks(), Settings(backoff=0)
     tasks.declare(lambda: None, name="work", trigger=every(hours=1), policy={"retries": 1})
-    await Catalog(backend.schedules, tasks, settings, "default").declare()
+    await declarer(backend, tasks).declare()
     await backend.schedules.run_now("work", "1")
     attempts = []
 

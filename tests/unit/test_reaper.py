@@ -12,6 +12,7 @@ from tenure.model import (
     Change,
     Fence,
     Grant,
+    Release,
     Result,
     RunRecord,
     RunState,
@@ -42,6 +43,7 @@ class World:
             holder("ann"),
             self.leases,
             self.runs,
+            self.backend.releases,
             lambda: self.leading,
             self.deposed.append,
             SETTINGS,
@@ -230,3 +232,15 @@ async def test_clearing_away_is_done_now_and_then(world: World) -> None:
         world.clock.advance(SETTINGS.reap_every)
         await world.reaper.step()
     assert world.runs.calls["prune"] == 2
+
+
+async def test_releases_are_forgotten_that_are_old_and_that_no_node_has(world: World) -> None:
+    releases = world.backend.releases
+    for digest in ("old", "kept", "new"):
+        await releases.announce("app", Release(digest, {}))
+    world.clock.advance(SETTINGS.retention + PRUNE_EVERY)
+    info = {"app": "app", "release": "kept"}
+    await world.backend.leases.acquire(PRESENCE + "node", holder("node"), TTL, info=info)
+    await world.reaper.step()
+    left = (await releases.declared("app")).releases
+    assert [release.digest for release in left] == ["kept", "new"]

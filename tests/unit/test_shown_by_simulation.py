@@ -13,7 +13,7 @@ from tenure.settings import Settings
 from tenure.tasks import Tasks
 from tenure.testing import FakeClock
 from tenure.triggers import every
-from tests.unit.services import SETTINGS, names
+from tests.unit.services import SETTINGS, declarer, names
 from tests.unit.test_elector import Candidate
 from tests.unit.test_keeper import World as KeeperWorld
 from tests.unit.test_reaper import World as ReaperWorld
@@ -136,8 +136,8 @@ async def test_plan_never_goes_back_behind_what_is_accounted_for() -> None:
     backend = MemoryBackend(clock)
     tasks = Tasks()
     tasks.declare(print, name="job", trigger=every(seconds=10))
-    catalog = Catalog(backend.schedules, tasks, Settings(), "app")
-    await catalog.declare()
+    catalog = Catalog(backend.schedules, tasks, Settings())
+    await declarer(backend, tasks).declare()
     fence = Fence("leader", 1, "ann")
     await backend.schedules.take_office(fence)
     world = TickerWorld()

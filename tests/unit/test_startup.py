@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenure import ConfigError, Leases, Scheduler, SchemaMismatch, TenureError, every
-from tenure.catalog import Catalog
+from tenure.declarer import Declarer
 from tenure.errors import StoreUnavailable
 from tenure.facts import Fact
 from tenure.node import Node
@@ -72,10 +72,10 @@ def test_migrate_to_tables_that_are_too_new(tmp_path: Path) -> None:
 
 
 def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def declare(self: Catalog) -> None:
+    async def declare(self: Declarer) -> None:
         raise StoreUnavailable("locked by another writer")
 
-    monkeypatch.setattr(Catalog, "declare", declare)
+    monkeypatch.setattr(Declarer, "declare", declare)
     scheduler = Scheduler(f"sqlite:///{tmp_path}/app.db")
     scheduler.task(every(hours=1))(print)
     assert failure(scheduler).stage == "check"

@@ -1,10 +1,11 @@
 """The protocols that a backend fulfils. This page is the specification.
 
-A backend gives four things: **leases** (who may act), **schedules** with their fence (what is due,
-and the transaction that fires it), **runs** (claims and results), and **wake-ups**. Each method is
-one atomic fact in the store, written as one SQL transaction or one script: there is no begin or
-commit here, and no optional method. An expected "no" is a value; exceptions are for a store that
-cannot be reached (`StoreUnavailable`), a wrong schema, and a leader that no longer is (`Fenced`).
+A backend gives five things: **leases** (who may act), **schedules** with their fence (what is due,
+and the transaction that fires it), **releases** (what code declares), **runs** (claims and
+results), and **wake-ups**. Each method is one atomic fact in the store, written as one SQL
+transaction or one script: there is no begin or commit here, and no optional method. An expected
+"no" is a value; exceptions are for a store that cannot be reached (`StoreUnavailable`), a wrong
+schema, and a leader that no longer is (`Fenced`).
 
 The store's clock decides what has expired and what is due. No method takes the caller's time.
 
@@ -13,7 +14,7 @@ The store's clock decides what has expired and what is due. No method takes the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +22,7 @@ from tenure.model import (
     Backlog,
     Change,
     ClaimBatch,
+    Declared,
     DueBatch,
     Fault,
     Fence,
@@ -33,6 +35,7 @@ from tenure.model import (
     Occurrence,
     Pending,
     Recovered,
+    Release,
     Result,
     RunRecord,
     Schedule,
@@ -233,6 +236,33 @@ class ScheduleStore(Protocol):
     async def backlog(self) -> Backlog: ...
 
 
+class ReleaseStore(Protocol):
+    """What the code of apps declares: who declared which definitions first, and who last."""
+
+    async def announce(self, app: str, release: Release) -> None:
+        """A node starts with this release of the app.
+
+        - A release that the store does not know gets a number greater than every other's.
+        - One that it knows keeps its number; only `announced_at` becomes now.
+        """
+        ...
+
+    async def declared(self, app: str) -> Declared:
+        """The schedules and the releases of this app, and of no other. Whatever release was
+        announced before it changed one of these schedules is among them."""
+        ...
+
+    async def prune(
+        self, fence: Fence, older_than: float, keep: Collection[tuple[str, str]]
+    ) -> int:
+        """Forget releases that were announced more than `older_than` seconds ago; return how many.
+
+        Those in `keep` (app, digest) stay, and the newest of each app. Raises `Fenced` as `fire`
+        does.
+        """
+        ...
+
+
 class RunStore(Protocol):
     """Runs: waiting, claimed by one node at a time, finished."""
 
@@ -322,6 +352,8 @@ class Backend(LeaseBackend, Protocol):
 
     @property
     def schedules(self) -> ScheduleStore: ...
+    @property
+    def releases(self) -> ReleaseStore: ...
     @property
     def runs(self) -> RunStore: ...
 

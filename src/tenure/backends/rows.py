@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from tenure.model import (
     OccurrenceState,
     OnCrash,
     Overlap,
+    Release,
     RunRecord,
     RunState,
     Schedule,
@@ -75,6 +77,15 @@ def occurrence(row: Row, when: When) -> Occurrence:
         recorded_at=when(row["recorded_at"]),
         term=row["term"],
         run_id=row["run_id"],
+    )
+
+
+def release(row: Row, when: When) -> Release:
+    return Release(
+        digest=row["digest"],
+        definitions=json.loads(row["definitions"]),
+        number=row["number"],
+        announced_at=when(row["announced_at"]),
     )
 
 

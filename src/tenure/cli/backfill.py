@@ -47,7 +47,7 @@ def backfill(
     """
 
     async def act(backend: Backend) -> list[datetime]:
-        catalog = Catalog(backend.schedules, Tasks(), Settings(), "")
+        catalog = Catalog(backend.schedules, Tasks(), Settings())
         trigger = load((await catalog.get(name)).spec.trigger)
         try:
             first = trigger.explain(moments.read("--from", start)).moment

@@ -288,5 +288,5 @@ def _tell_run(run: RunRecord, now: datetime, *, new: bool, waited: bool) -> None
 
 
 def _catalog(backend: Backend) -> Catalog:
-    # No tasks and no app: the command line changes what is stored, and declares nothing.
-    return Catalog(backend.schedules, Tasks(), Settings(), "")
+    # No tasks: the command line changes what is stored, and declares nothing.
+    return Catalog(backend.schedules, Tasks(), Settings())

@@ -20,6 +20,7 @@ from tenure.backends.base import (
     Backend,
     LeaseBackend,
     LeaseStore,
+    ReleaseStore,
     RunStore,
     ScheduleStore,
     Wakeups,
@@ -58,6 +59,10 @@ class Opened:
     @property
     def schedules(self) -> ScheduleStore:
         return self._whole.schedules
+
+    @property
+    def releases(self) -> ReleaseStore:
+        return self._whole.releases
 
     @property
     def runs(self) -> RunStore:

@@ -172,7 +172,7 @@ def explain(name: str, time: str, store: Store, as_json: bool) -> None:
 async def _look(
     backend: Backend, *, name: str, occurrences: int
 ) -> tuple[Schedule, datetime, list[Occurrence]]:
-    catalog = Catalog(backend.schedules, Tasks(), Settings(), "")
+    catalog = Catalog(backend.schedules, Tasks(), Settings())
     schedule = await catalog.get(name)
     past = await backend.schedules.occurrences(name, occurrences) if occurrences else []
     return schedule, await backend.schedules.now(), past

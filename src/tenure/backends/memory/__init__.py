@@ -7,6 +7,7 @@ without awaiting, so on one loop each is atomic.
 from __future__ import annotations
 
 from tenure.backends.memory.leases import MemoryLeases
+from tenure.backends.memory.releases import MemoryReleases
 from tenure.backends.memory.runs import MemoryRuns
 from tenure.backends.memory.schedules import MemorySchedules
 from tenure.backends.memory.tables import MemoryTables
@@ -24,6 +25,7 @@ class MemoryBackend:
         self.tables = MemoryTables(clock, self.wakeups)
         self.leases = MemoryLeases(clock, self.wakeups)
         self.schedules = MemorySchedules(self.tables)
+        self.releases = MemoryReleases(self.tables)
         self.runs = MemoryRuns(self.tables)
 
     @property

@@ -13,6 +13,7 @@ from tenure.backends.postgres import migrate as migrations
 from tenure.backends.postgres.database import Database
 from tenure.backends.postgres.diagnose import diagnose
 from tenure.backends.postgres.leases import PostgresLeases
+from tenure.backends.postgres.releases import PostgresReleases
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
@@ -44,6 +45,7 @@ class PostgresBackend:
         self._for_leases.told = self._for_the_rest.told = self.wakeups.changed
         self.leases = PostgresLeases(self._for_leases, self.wakeups, namespace, clock)
         self.schedules = PostgresSchedules(self._for_the_rest, self.wakeups, namespace)
+        self.releases = PostgresReleases(self._for_the_rest, namespace, self.schedules)
         self.runs = PostgresRuns(self._for_the_rest, self.wakeups, namespace, self.schedules)
 
     @property

@@ -17,6 +17,7 @@ from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
 from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.releases import SQLiteReleases
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
@@ -30,6 +31,7 @@ class SQLiteBackend:
 
     leases: SQLiteLeases
     schedules: SQLiteSchedules
+    releases: SQLiteReleases
     runs: SQLiteRuns
     wakeups: SQLiteWakeups
 
@@ -79,6 +81,9 @@ class SQLiteBackend:
         shared = (self.wakeups, self._namespace, self._clock)
         self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
         self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
+        self.releases = SQLiteReleases(
+            self._for_the_rest, self._namespace, self._clock, self.schedules.check
+        )
         self.runs = SQLiteRuns(self._for_the_rest, *shared, self.schedules.check)
 
     async def close(self) -> None:

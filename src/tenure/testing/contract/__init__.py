@@ -40,6 +40,7 @@ pytest.register_assert_rewrite(
             "machines",
             "model",
             "recovery",
+            "releases",
             "runs",
             "schedules",
             "takeover",
@@ -57,6 +58,7 @@ from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E
 from tenure.testing.contract.leases import LeaseContract  # noqa: E402
 from tenure.testing.contract.machines import lease_machine, run_machine  # noqa: E402
 from tenure.testing.contract.recovery import RecoveryContract  # noqa: E402
+from tenure.testing.contract.releases import ReleaseContract  # noqa: E402
 from tenure.testing.contract.runs import RunContract  # noqa: E402
 from tenure.testing.contract.schedules import ScheduleContract  # noqa: E402
 from tenure.testing.contract.takeover import TakeoverContract  # noqa: E402
@@ -72,6 +74,7 @@ __all__ = [
     "LeaseContract",
     "LeaseRecordContract",
     "RecoveryContract",
+    "ReleaseContract",
     "RunContract",
     "ScheduleContract",
     "TakeoverContract",
@@ -90,8 +93,9 @@ class BackendContract(
     FenceContract,
     CatchingUpContract,
     FiringContract,
+    ReleaseContract,
     RunContract,
     RecoveryContract,
     WakeupContract,
 ):
-    """All of it, for a backend that gives all four stores."""
+    """All of it, for a backend that gives all of the stores."""

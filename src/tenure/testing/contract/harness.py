@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tenure.backends.base import Backend, LeaseStore, RunStore, ScheduleStore
+from tenure.backends.base import Backend, LeaseStore, ReleaseStore, RunStore, ScheduleStore
 from tenure.clock import wait_event
 from tenure.identity import new_holder
 from tenure.model import (
@@ -78,6 +78,10 @@ class Harness(ABC):
     @property
     def schedules(self) -> ScheduleStore:
         return self.backend.schedules
+
+    @property
+    def releases(self) -> ReleaseStore:
+        return self.backend.releases
 
     @property
     def runs(self) -> RunStore:

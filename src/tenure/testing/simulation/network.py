@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from tenure.backends.base import LeaseStore, RunStore, ScheduleStore, Wakeups
+from tenure.backends.base import LeaseStore, ReleaseStore, RunStore, ScheduleStore, Wakeups
 from tenure.errors import StoreUnavailable
 from tenure.testing.simulation.history import NETWORK, Call, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
@@ -128,6 +128,9 @@ class Network:
 
     def schedules(self, link: Link) -> ScheduleStore:
         return cast(ScheduleStore, _Proxy(self, link, self._store.schedules))
+
+    def releases(self, link: Link) -> ReleaseStore:
+        return cast(ReleaseStore, _Proxy(self, link, self._store.releases))
 
     def runs(self, link: Link) -> RunStore:
         return cast(RunStore, _Proxy(self, link, self._store.runs))

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.backends.base import lease_topic
-from tenure.catalog import Catalog
 from tenure.elector import Elector
 from tenure.errors import StoreError
 from tenure.facts import Fact, Facts
@@ -119,13 +118,13 @@ class SimulatedNode:
         self._observe = observe
         self._stopped_at = 0.0
         self._suspended = False
-        schedules, leases = network.schedules(self.link), network.leases(self.link)
+        leases = network.leases(self.link)
         self._wakeups = network.wakeups(self.link)
-        self._catalog = Catalog(schedules, tasks, settings, "simulation")
         facts = _Recorded(self)
         self.node = build(
             leases=leases,
-            schedules=schedules,
+            schedules=network.schedules(self.link),
+            releases=network.releases(self.link),
             runs=network.runs(self.link),
             wakeups=self._wakeups,
             tasks=tasks,
@@ -195,7 +194,7 @@ class SimulatedNode:
         while not self.stopping:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(self._settings.ttl):
-                    await self._catalog.declare()
+                    await self.node.declarer.declare()
                 break
             await self.clock.sleep(0.25)
         if not self.stopping:

@@ -91,6 +91,7 @@ class SimulatedStore:
         """Called at every operation that matters for who trusts which lease."""
         self.leases = self._backend.leases
         self.schedules = self._backend.schedules
+        self.releases = self._backend.releases
         self.runs = self._backend.runs
         self.wakeups = self._backend.wakeups
 

@@ -75,7 +75,7 @@ class Editor:
         self._process = Process("editor")
         link = Link(self._process)
         self._leases = network.leases(link)
-        self._catalog = Catalog(network.schedules(link), tasks, settings, "simulation")
+        self._catalog = Catalog(network.schedules(link), tasks, settings)
         self._count = 0
 
     def edit(self) -> None:

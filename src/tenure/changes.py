@@ -1,0 +1,98 @@
+"""The changes that can be made to one schedule. Pure: from what was read to what is to be stored.
+
+A change lands by compare-and-set, on the schedule as it was read; if something changed meanwhile it
+is read and thought through again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tenure import triggers
+from tenure.errors import InvalidTrigger
+from tenure.model import Change, Schedule, ScheduleSpec
+from tenure.planning import SET_ASIDE, missed
+
+PAUSED = "paused"
+ORPHANED = "orphaned"
+REPLANNED = "its trigger was changed"
+_INSTANT = timedelta(microseconds=1)
+
+
+def is_orphaned(schedule: Schedule) -> bool:
+    return not schedule.active and (schedule.reason or "").startswith(ORPHANED)
+
+
+def added(spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Change:
+    """A new schedule, whose plan begins now."""
+    anchored = trigger.anchored(now)
+    first = anchored.next(now)
+    return Change(replace(spec, trigger=triggers.dump(anchored)), first, first)
+
+
+def edited(old: Schedule, spec: ScheduleSpec) -> Change:
+    """Another definition, the same plan."""
+    return Change(
+        spec=spec,
+        next_nominal=old.next_nominal,
+        next_due=old.next_due,
+        active=old.active,
+        reason=old.reason,
+        replaces=old,
+    )
+
+
+def stopped(old: Schedule, reason: str) -> Change:
+    """Fire it no more, for this reason."""
+    return replace(edited(old, old.spec), active=False, reason=reason)
+
+
+def resumed(old: Schedule, spec: ScheduleSpec, now: datetime, *, catch_up: bool = False) -> Change:
+    """Go on from now; what came due meanwhile is missed, for the reason that it was stopped. Or,
+    with `catch_up`, go on from where it stopped, as after an outage."""
+    trigger = triggers.load(old.spec.trigger)
+    planned = old.next_nominal
+    if catch_up and planned is not None:
+        return replace(edited(old, spec), active=True, reason=None)
+    # If the store's clock was set back, what lies between is accounted for already.
+    following = planned if planned is not None and planned > now else trigger.next(now)
+    return replace(
+        edited(old, spec),
+        active=True,
+        reason=None,
+        next_nominal=following,
+        next_due=following,
+        missed=missed(trigger, old.next_nominal, now, old.reason or PAUSED),
+    )
+
+
+def replanned(
+    old: Schedule,
+    spec: ScheduleSpec,
+    trigger: triggers.Trigger,
+    now: datetime,
+    why: str = REPLANNED,
+) -> Change:
+    """Another trigger: close the old plan, and begin a new one."""
+    anchored = trigger.anchored(now)
+    set_aside = (old.reason or "").startswith(SET_ASIDE)
+    accounted = None
+    try:
+        former = triggers.load(old.spec.trigger)
+        closed = missed(former, old.next_nominal, now, why)
+        if old.next_nominal is not None:
+            accounted = former.latest(old.next_nominal - _INSTANT) or old.updated_at
+    except InvalidTrigger:  # it was set aside for that
+        closed = None
+    # If the store's clock was set back, the new plan begins after what is accounted for already.
+    following = anchored.next(max(now, accounted or now))
+    return Change(
+        spec=replace(spec, trigger=triggers.dump(anchored)),
+        next_nominal=following,
+        next_due=following,
+        active=old.active or set_aside,
+        reason=None if set_aside else old.reason,
+        replaces=old,
+        missed=closed,
+    )

@@ -1,0 +1,159 @@
+"""The declarer makes the stored schedules of its app be what the code of the live nodes declares.
+
+At the start of a node, and again whenever nodes of other releases have come or gone. So a rollout
+takes effect with the first new node, and a rollback when the last one is gone; a schedule whose
+task vanished from the code is orphaned, and one that came back is revived, all by themselves. What
+is done is decided in declarations.py; who lives is told by roster.py.
+
+Any number of nodes may do this at the same moment: whoever comes second finds it done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from zlib import crc32
+
+from tenure.backends.base import LeaseStore, ReleaseStore, ScheduleStore
+from tenure.clock import Clock
+from tenure.declarations import Decision, Declarations, decide, starting
+from tenure.errors import Conflict, InvalidSchedule
+from tenure.facts import Facts
+from tenure.model import Declared
+from tenure.presence import PRESENCE
+from tenure.roster import Roll, Roster
+from tenure.service import Service
+from tenure.settings import Settings
+
+ATTEMPTS = 20
+SELDOM = 4
+"""While nothing changes, a look is taken this many times less often."""
+UNASKED = 10
+"""After so many looks in a row that showed nothing new, the schedules are compared all the same."""
+
+
+class Declarer(Service):
+    """Keeps code and store in agreement."""
+
+    def __init__(
+        self,
+        mine: Declarations,
+        leases: LeaseStore,
+        releases: ReleaseStore,
+        schedules: ScheduleStore,
+        node: Callable[[], str | None],
+        settings: Settings,
+        clock: Clock,
+        facts: Facts,
+    ) -> None:
+        super().__init__(clock, facts)
+        self._mine = mine
+        self._leases = leases
+        self._releases = releases
+        self._schedules = schedules
+        self._node = node
+        self._settings = settings
+        self._roster = Roster(mine.app, mine.release.digest, settings.ttl)
+        self._agreed: Roll | None = None
+        """As the others were when code and store agreed last."""
+        self._unchanged = 0
+        self._pending = False
+        """Is there a release that counts only because a node has just started with it?"""
+
+    async def declare(self) -> None:
+        """At the start of a node, before it is present: add what is new, replace what is older."""
+        await self._releases.announce(self._mine.app, self._mine.release)
+        roll = await self._look()
+        if not await self._agree(roll, joining=True):
+            raise Conflict(
+                f"the schedules of app {self._mine.app!r} keep changing while they are compared"
+                " with the code. Start again; if that does not help, look at who changes them."
+            )
+
+    async def step(self) -> float | None:
+        node = self._node()
+        if node is None:
+            return None  # whoever is not present does not judge; its presence wakes us
+        async with asyncio.timeout(self._settings.call_timeout):
+            roll = await self._look()
+        agreed = self._agreed
+        news = agreed is None or self._pending or agreed.others != roll.others
+        self._unchanged = 0 if news else self._unchanged + 1
+        if news or self._unchanged % UNASKED == 0:
+            self._agreed = None
+            async with asyncio.timeout(self._settings.ttl):
+                if await self._agree(roll):
+                    self._agreed = roll
+        return self._until_next(node, roll)
+
+    def _until_next(self, node: str, roll: Roll) -> float:
+        often = self._settings.rollout_poll
+        if self._agreed is None:
+            return often / SELDOM
+        # Each node at a pace of its own, so that they do not all ask at the same moment.
+        pace = 0.9 + 0.2 * crc32(node.encode()) / 2**32
+        delay = often * pace * min(1 << self._unchanged, SELDOM)
+        return delay if roll.settles_in is None else min(delay, roll.settles_in + 0.01)
+
+    async def _look(self) -> Roll:
+        now = self.clock.monotonic()
+        records = await self._leases.all(PRESENCE)
+        dead = [
+            record.name
+            for record in self._roster.doubtful(records)
+            if await self._leases.suspect(record)
+        ]
+        return self._roster.look(records, now, dead)
+
+    async def _agree(self, roll: Roll, *, joining: bool = False) -> bool:
+        """Change what is to be changed. False if others were faster, time and again."""
+        size, failures = None, 0
+        while failures < ATTEMPTS:
+            # Presences were read first: who was present then has been announced by now.
+            known = await self._known()
+            started = starting(known, self._settings.ttl)
+            self._pending = bool(started - roll.live - {self._mine.release.digest})
+            decisions = decide(self._mine, known, roll.live | started, joining=joining)
+            if not decisions:
+                return True
+            if joining:
+                await self._refuse_others(decisions)
+            elif self.clock.monotonic() - roll.at > self._settings.ttl:
+                return False  # we stood still: the others may have come or gone meanwhile
+            batch = decisions[:size]
+            try:
+                await self._schedules.change([decision.change for decision in batch])
+            except Conflict:
+                # Of many that fire often, one has always just fired: take fewer at a time.
+                size, failures = max(1, len(batch) // 2), failures + 1
+            else:
+                failures = 0
+                self._tell(batch)
+        return False
+
+    async def _known(self) -> Declared:
+        known = await self._releases.declared(self._mine.app)
+        if any(release.digest == self._mine.release.digest for release in known.releases):
+            return known
+        # Forgotten, by a store that was put back or in a long absence.
+        await self._releases.announce(self._mine.app, self._mine.release)
+        return await self._releases.declared(self._mine.app)
+
+    async def _refuse_others(self, decisions: Sequence[Decision]) -> None:
+        """A name that the code wants to add must not be somebody else's."""
+        names = [d.change.spec.name for d in decisions if d.change.replaces is None]
+        for name, other in (await self._schedules.find(names) if names else {}).items():
+            if other.spec.app == self._mine.app:
+                continue  # another node has just added it
+            app = other.spec.app
+            owner = f"belongs to app {app!r}" if app else "was added at run time"
+            raise InvalidSchedule(
+                f"the code declares a schedule {name!r}, but one of that name exists already and"
+                f" {owner}. Rename the task with name=…, or remove the other one:"
+                f" tenure schedules remove {name}"
+            )
+
+    def _tell(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            if decision.fact is not None:
+                self.facts.tell(decision.fact)
