@@ -19,7 +19,7 @@ from tenure.backends.redis import RedisBackend, wakeups
 from tenure.identity import new_holder
 from tenure.model import Grant
 from tests.faults.redis import RedisCluster, long_running_server
-from tests.faults.support import until
+from tests.faults.support import LONG_TTL, until
 from tests.support.proxy import Proxy
 from tests.support.servers import ValkeyServer
 
@@ -48,9 +48,8 @@ def cluster(server: ValkeyServer, tmp_path: Path) -> Iterator[RedisCluster]:
 def test_of_twenty_simultaneous_starts_one_gets_in(cluster: RedisCluster) -> None:
     gate = cluster.folder / "gate"
     names = [f"instance-{number}" for number in range(STARTS)]
-    options = {"name": "job", "when_held": "fail", "ttl": 5, "gate": str(gate)}
-    url = cluster.redis_url("all of them")
-    program = cluster.start("many", "many", names=names, url=url, **options)  # type: ignore[arg-type]
+    options = {"name": "job", "when_held": "fail", "ttl": LONG_TTL, "gate": str(gate)}
+    program = cluster.start("many", "many", names=names, url=cluster.server.url, **options)  # type: ignore[arg-type]
     for who in names:
         cluster.journal.wait("asked", who)
 

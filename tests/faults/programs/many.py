@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 
 import tenure.backends.redis  # noqa: F401 - once, before they are many
 from tests.faults.programs import guard
@@ -29,6 +30,8 @@ def _be(options: Options) -> None:
         options.write("forked")
         guard.main(options)
         code = 0
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(code)
 
