@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tenure.errors import InvalidTrigger
 from tenure.triggers import Cron, cron
+from tenure.triggers.options import Fold, Gap
 from tests.unit.trigger_oracle import CHANGES, INSTANT, WEEK, ZONES, brute, first, quarters
 
 # -- expressions ----------------------------------------------------------------------------------
@@ -73,11 +75,18 @@ def test_latest_is_that_of_cronsim(expression: str, wall: datetime) -> None:
     assert (found and found.latest(wall.replace(tzinfo=UTC))) == expected
 
 
-@given(five, st.sampled_from(CHANGES), st.integers(-3 * 24 * 4, 6))
+WHOLE_HOURS = [case for case in CHANGES if case[0] in ("Europe/Berlin", "America/New_York")]
+
+
+@given(five, st.sampled_from(WHOLE_HOURS), st.integers(-3 * 24 * 4, 6))
 def test_daylight_saving_is_that_of_cronsim(
     expression: str, change: tuple[str, datetime], quarters: int
 ) -> None:
-    """cronsim mimics Debian's cron; where the two differ is tested below."""
+    """cronsim mimics Debian's cron.
+
+    Where half an hour or midnight is skipped it loses the first times after the gap; zones with
+    such changes are compared with brute force, below.
+    """
     zone, moment = change
     found = made(expression, zone)
     after = moment + timedelta(minutes=15 * quarters)
@@ -98,44 +107,65 @@ def _in_fold(moment: datetime, zone: str) -> bool:
 # -- brute force ----------------------------------------------------------------------------------
 
 
-@st.composite
-def plain(draw: st.DrawFn) -> tuple[str, set[int], set[int], set[int]]:
+@dataclass(frozen=True)
+class Rule:
     """An expression with what it means: minutes, hours and weekdays (Monday is 0)."""
-    minutes = draw(st.sets(st.integers(0, 59), min_size=1, max_size=4))
-    hours = draw(st.sets(st.integers(0, 4) | st.integers(0, 23), min_size=1, max_size=4))
-    weekdays = draw(st.sets(st.integers(0, 6), min_size=1, max_size=6))
+
+    expression: str
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    weekdays: frozenset[int]
+
+    @property
+    def fixed(self) -> bool:
+        return not any(text.startswith("*") for text in self.expression.split()[:2])
+
+    def matches(self, wall: datetime) -> bool:
+        return (
+            wall.minute in self.minutes
+            and wall.hour in self.hours
+            and wall.weekday() in self.weekdays
+        )
+
+
+def numbers(size: int, usual: int) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
+    """A field of one number or a few, or of a step, with what it means."""
+    number = st.integers(0, usual) | st.integers(0, size - 1)
+    listed = st.frozensets(number, min_size=1, max_size=4)
+    return st.one_of(
+        listed.map(lambda found: (",".join(map(str, sorted(found))), found)),
+        st.integers(1, size - 1).map(lambda n: (f"*/{n}", frozenset(range(0, size, n)))),
+    )
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rule:
+    minutes, hours = draw(numbers(60, 59)), draw(numbers(24, 4))
+    weekdays = draw(st.frozensets(st.integers(0, 6), min_size=1))
     text = ",".join(str((day + 1) % 7) for day in sorted(weekdays))
-    return f"{_list(minutes)} {_list(hours)} * * {text}", minutes, hours, weekdays
-
-
-def _list(numbers: set[int]) -> str:
-    return ",".join(map(str, sorted(numbers)))
+    return Rule(f"{minutes[0]} {hours[0]} * * {text}", minutes[1], hours[1], weekdays)
 
 
 @given(
-    plain(),
+    rules(),
     st.sampled_from(CHANGES),
-    st.sampled_from(["after", "skip"]),
-    st.sampled_from(["first", "second", "both"]),
+    st.sampled_from([None, "after", "skip"]),
+    st.sampled_from([None, "first", "second", "both"]),
 )
-@settings(max_examples=60)
+@settings(max_examples=50)
 def test_policies_around_a_change_are_as_brute_force_says(
-    rule: tuple[str, set[int], set[int], set[int]],
-    change: tuple[str, datetime],
-    gap: str,
-    fold: str,
+    rule: Rule, change: tuple[str, datetime], gap: Gap | None, fold: Fold | None
 ) -> None:
-    expression, minutes, hours, weekdays = rule
     zone, moment = change
-    trigger = cron(expression, tz=zone, gap=gap, fold=fold)  # type: ignore[arg-type]
+    trigger = cron(rule.expression, tz=zone, gap=gap, fold=fold)
     begin, end = moment - timedelta(days=1.5), moment + timedelta(days=1.5)
     expected = brute(
-        lambda wall: wall.minute in minutes and wall.hour in hours and wall.weekday() in weekdays,
+        rule.matches,
         zone,
         begin - timedelta(days=1),  # so that every pass of what is compared is seen
         end + timedelta(days=1),
-        gap,
-        fold,
+        gap or ("after" if rule.fixed else "skip"),
+        fold or ("first" if rule.fixed else "both"),
     )
     inner = [time for time in expected if begin < time < end]
     assert _between(trigger, begin, end) == inner

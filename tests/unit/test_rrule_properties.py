@@ -82,7 +82,7 @@ def naive(rule: str, start: datetime, until: datetime) -> list[datetime]:
 
 
 @given(rules(), starts, st.floats(0, 20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_times_are_those_of_dateutil_wherever_one_looks_from(
     rule: tuple[str, str], start: datetime, part: float
 ) -> None:
