@@ -1,9 +1,11 @@
 """Transactions on PostgreSQL: bounded in time, one round trip each, safe behind a pooler.
 
-Every transaction sets its own limits (statement, lock, idle in transaction, and the whole of it
-from version 17 on), so that a frozen client cannot hold a lock for longer than that, and it does so
-with SET LOCAL, which a transaction pooler cannot mix up. Statements are sent as a pipeline, so the
-limits cost no round trip.
+Every transaction has its limits (statement, lock, idle in transaction, and the whole of it from
+version 17 on), so that a frozen client cannot hold a lock for longer than that. Where the server's
+session is ours alone they are set once for the session, and statements stay prepared. Behind a
+pooler a session is nobody's own: there each transaction sets them for itself with SET LOCAL, which
+a pooler cannot mix up, and nothing is prepared. Statements are sent as a pipeline, so that none of
+it costs a round trip.
 
 Connections are made when they are needed and dropped at the first failure; an idle one that the
 server has ended meanwhile is noticed before it is used. So after an outage the first call connects
@@ -32,19 +34,39 @@ NO_ANSWER = (
     " connections are busy"
 )
 T = TypeVar("T")
-Connection = psycopg.AsyncConnection[DictRow]
+PREPARE_AFTER = 3
 Statement = tuple[str, Mapping[str, Any]]
 Rows = list[DictRow]
 
 _KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
-_LIMITS = """
-SELECT set_config('statement_timeout', %(limit)s, true),
-       set_config('lock_timeout', %(lock_limit)s, true),
-       set_config('idle_in_transaction_session_timeout', %(limit)s, true),
-       set_config('TimeZone', 'UTC', true),
-       set_config('application_name', %(name)s, true)
+PROCESS = "SELECT pg_backend_pid() AS pid"
+LIMITS = """
+SELECT set_config('statement_timeout', %(limit)s, %(local)s),
+       set_config('lock_timeout', %(lock_limit)s, %(local)s),
+       set_config('idle_in_transaction_session_timeout', %(limit)s, %(local)s),
+       set_config('TimeZone', 'UTC', %(local)s),
+       set_config('application_name', %(name)s, %(local)s)
 """
-_WHOLE_LIMIT = "SELECT set_config('transaction_timeout', %(limit)s, true)"
+_WHOLE_LIMIT = "SELECT set_config('transaction_timeout', %(limit)s, %(local)s)"
+_NAME = "SELECT set_config('application_name', %(name)s, true)"
+UNPREPARED = (
+    psycopg.errors.InvalidSqlStatementName,
+    psycopg.errors.DuplicatePreparedStatement,
+)
+"""What is prepared in a session that is not ours alone after all."""
+
+
+class Connection(psycopg.AsyncConnection[DictRow]):
+    """A connection, and what is known of the session at its other end."""
+
+    own: bool | None = None
+    """Is that session this connection's alone? None: not asked yet."""
+    limited: float | None = None
+    """The limit that it was told."""
+
+
+class _Outdated(Exception):
+    """What was prepared cannot be executed any more. Nothing was changed; ask again, elsewhere."""
 
 
 class Database:
@@ -62,6 +84,8 @@ class Database:
         self._free = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._closed = False
+        self._shared = False
+        """A pooler is in between that does not look like one."""
         self.transactions = 0
         self.told: Callable[[str], None] = lambda topic: None
         """Hears of what this process has committed, topic by topic."""
@@ -85,13 +109,19 @@ class Database:
         """
 
         async def work(connection: Connection) -> list[Rows]:
+            own = await self._own(connection, limit)
+            if own and len(statements) == 1 and name is None:
+                return [await _rows(await connection.execute(*statements[0]))]
             # Not connection.transaction(): in a pipeline that waits for the server at each step.
             async with connection.pipeline():
-                await connection.execute("BEGIN")
-                await self.limit(connection, name, limit)
+                await connection.execute("BEGIN", prepare=False)
+                if not own:
+                    await self.limit(connection, name, limit)
+                elif name is not None:
+                    await connection.execute(_NAME, {"name": name})
                 cursors = [await connection.execute(text, values) for text, values in statements]
-                await connection.execute("COMMIT")
-            return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+                await connection.execute("COMMIT", prepare=False)
+            return [await _rows(cursor) for cursor in cursors]
 
         results = await self.use(work)
         for text, values in statements:
@@ -107,8 +137,23 @@ class Database:
         self, connection: Connection, name: str | None = None, limit: float | None = None
     ) -> None:
         """The first statements of a transaction: its limits, and what it is called."""
-        values = limits(min(self.longest, limit or self.longest), name or self._name)
-        await connection.execute(_LIMITS, values)
+        longest = min(self.longest, limit or self.longest)
+        await self._set_limits(connection, limits(longest, name or self._name, local=True))
+
+    async def _own(self, connection: Connection, limit: float | None) -> bool:
+        """Is the session ours alone? Then it has its limits from here on."""
+        if connection.own is None:
+            [row] = await _rows(await connection.execute(PROCESS))
+            connection.own = not self._shared and row["pid"] == connection.info.backend_pid
+            connection.prepare_threshold = PREPARE_AFTER if connection.own else None
+        longest = min(self.longest, limit or self.longest)
+        if connection.own and connection.limited != longest:
+            await self._set_limits(connection, limits(longest, self._name, local=False))
+            connection.limited = longest
+        return connection.own
+
+    async def _set_limits(self, connection: Connection, values: Mapping[str, Any]) -> None:
+        await connection.execute(LIMITS, values)
         if connection.info.server_version >= 170000:
             await connection.execute(_WHOLE_LIMIT, values)
 
@@ -130,7 +175,11 @@ class Database:
     async def _use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
         async with self._free:
             connection = await self._sound() or await self.connect()
-            result = await self.on(connection, work)
+            try:
+                result = await self.on(connection, work)
+            except _Outdated:
+                connection = await self.connect()
+                result = await self.on(connection, work)
             if self._closed:
                 await connection.close()
             else:
@@ -167,6 +216,9 @@ class Database:
             return await work(connection)
         except (psycopg.Error, OSError) as error:
             await connection.close()
+            self._shared = self._shared or isinstance(error, UNPREPARED)
+            if connection.own and is_outdated(error):
+                raise _Outdated from error
             translate(error)
         except BaseException:
             await connection.close()
@@ -174,7 +226,7 @@ class Database:
 
     async def connect(self) -> Connection:
         try:
-            return await psycopg.AsyncConnection.connect(
+            return await Connection.connect(
                 self.url,
                 autocommit=True,
                 row_factory=dict_row,
@@ -195,10 +247,26 @@ class Database:
             await self._idle.pop().close()
 
 
-def limits(longest: float, name: str) -> dict[str, str]:
+def limits(longest: float, name: str, *, local: bool) -> dict[str, Any]:
     """What a transaction may take, as the server is told."""
     milliseconds = max(2, int(longest * 1000))
-    return {"limit": f"{milliseconds}ms", "lock_limit": f"{milliseconds // 2}ms", "name": name}
+    return {
+        "limit": f"{milliseconds}ms",
+        "lock_limit": f"{milliseconds // 2}ms",
+        "name": name,
+        "local": local,
+    }
+
+
+def is_outdated(error: Exception) -> bool:
+    """Does what was prepared not fit any more? A migration has changed a table; or the session is
+    another's. Then nothing was executed, and it can be asked once more on a new connection."""
+    changed = isinstance(error, psycopg.errors.FeatureNotSupported) and "cached plan" in str(error)
+    return changed or isinstance(error, UNPREPARED)
+
+
+async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> Rows:
+    return await cursor.fetchall() if cursor.description else []
 
 
 def liveness(limit: float) -> dict[str, Any]:

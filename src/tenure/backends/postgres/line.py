@@ -20,7 +20,10 @@ from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
 
 from tenure.backends.postgres.database import (
+    LIMITS,
     NO_ANSWER,
+    PROCESS,
+    UNPREPARED,
     Database,
     Rows,
     has_news,
@@ -34,13 +37,6 @@ from tenure.errors import StoreUnavailable
 T = TypeVar("T")
 STEP = 0.1
 """How often a wait for the server looks whether its time is up."""
-_PROCESS = "SELECT pg_backend_pid() AS pid"
-_LIMITS = """
-SELECT set_config('statement_timeout', %(limit)s, false),
-       set_config('lock_timeout', %(lock_limit)s, false),
-       set_config('TimeZone', 'UTC', false),
-       set_config('application_name', %(name)s, false)
-"""
 _real = SystemClock()  # a server that hangs does so in real time, whatever clock the backend has
 
 
@@ -71,6 +67,7 @@ class Line:
             return self._one(text, values, min(0.9 * patience, self._database.longest), until)
         except (psycopg.Error, OSError) as error:
             self._drop()
+            self.pooled = self.pooled or isinstance(error, UNPREPARED)
             translate(error)
         except BaseException:
             self._drop()
@@ -94,7 +91,7 @@ class Line:
             connection = self._connect()
         connection.until = until
         if limit != self._told:
-            connection.execute(_LIMITS, limits(limit, self._name))
+            connection.execute(LIMITS, limits(limit, self._name, local=False))
             self._told = limit
         return connection.execute(text, values, prepare=True).fetchall()
 
@@ -104,7 +101,7 @@ class Line:
             database.url, autocommit=True, row_factory=dict_row, **liveness(database.longest)
         )
         connection.until = _real.monotonic() + database.longest
-        [row] = connection.execute(_PROCESS).fetchall()
+        [row] = connection.execute(PROCESS).fetchall()
         if row["pid"] != connection.info.backend_pid:
             self.pooled = True
             raise StoreUnavailable("a pooler has come between this process and PostgreSQL")

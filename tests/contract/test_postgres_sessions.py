@@ -1,0 +1,107 @@
+"""What sessions of our own on PostgreSQL are used for: limits set once, prepared statements."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+
+import psycopg
+import pytest
+
+from tenure.backends.postgres import PostgresBackend
+from tenure.backends.postgres.database import PREPARE_AFTER, Database
+from tenure.identity import new_holder
+from tenure.model import Grant
+from tests.support.servers import PostgresServer
+
+OFTEN = PREPARE_AFTER + 2
+_numbers = count(1)
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.create_database(f"sessions_{next(_numbers)}")
+
+
+@pytest.fixture
+async def backend(url: str) -> AsyncIterator[PostgresBackend]:
+    backend = PostgresBackend(url, limit=4.0)
+    await backend.open()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+async def test_a_session_is_told_its_limits_once(backend: PostgresBackend) -> None:
+    leases = backend._for_leases
+    assert await _limits(leases) == ("4s", "2s", "4s", "UTC", "tenure leases")
+    assert await _limits(leases, limit=1.0) == ("1s", "500ms", "1s", "UTC", "tenure leases")
+    assert await _limits(leases, limit=60.0) == ("4s", "2s", "4s", "UTC", "tenure leases")
+    rows = await leases.run((_NAME, {}), (_NAME, {}), name="tenure leader 7")
+    assert [row["name"] for [row] in rows] == ["tenure leader 7"] * 2
+    assert (await leases.one(_NAME, {}))[0]["name"] == "tenure leases"
+
+
+async def test_what_is_asked_often_stays_prepared(backend: PostgresBackend) -> None:
+    for _ in range(OFTEN):
+        await backend.leases.read("job")
+    assert await _prepared(backend._for_leases) > 0
+
+
+async def test_a_migration_under_way_is_not_noticed(backend: PostgresBackend, url: str) -> None:
+    """Of newer code, that runs beside ours: what was prepared has one column less."""
+    for _ in range(OFTEN):
+        grant = await backend.leases.acquire("job", new_holder(), 10.0)
+        assert isinstance(grant, Grant)
+        assert await backend.leases.read("job") is not None
+        assert await backend.leases.evict("job", "why not") is not None
+        lease = backend.leases.acquire_here("job", new_holder(), 10.0)
+        assert isinstance(lease, Grant)
+        assert backend.leases.release_here(lease)
+        await backend.schedules.all()
+    with psycopg.connect(url, autocommit=True) as newer:
+        for table in ("lease", "lease_history", "schedule", "run"):
+            newer.execute(f"ALTER TABLE tenure.{table} ADD COLUMN newer text")
+    grant = await backend.leases.acquire("job", new_holder(), 10.0)
+    assert isinstance(grant, Grant)
+    assert await backend.leases.read("job") is not None
+    assert await backend.leases.evict("job", "why not") is not None
+    lease = backend.leases.acquire_here("job", new_holder(), 10.0)
+    assert isinstance(lease, Grant)
+    assert backend.leases.release_here(lease)
+    assert await backend.schedules.all() == []
+    assert await backend.leases.history("job") != []
+
+
+async def test_a_pooler_that_does_not_look_like_one_is_noticed(backend: PostgresBackend) -> None:
+    """It gives the session to another, and with it what was prepared there."""
+    for _ in range(OFTEN):
+        await backend.leases.read("job")
+    await backend._for_leases.one("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$", {})
+    assert await backend.leases.read("job") is None  # asked again, elsewhere
+    for _ in range(OFTEN):
+        assert await backend.leases.read("job") is None
+    assert await _prepared(backend._for_leases) == 0
+    assert await _limits(backend._for_leases) == ("4s", "2s", "4s", "UTC", "tenure leases")
+
+
+_NAME = "SELECT current_setting('application_name') AS name"
+
+
+async def _limits(database: Database, limit: float | None = None) -> tuple[str, ...]:
+    names = (
+        "statement_timeout",
+        "lock_timeout",
+        "idle_in_transaction_session_timeout",
+        "TimeZone",
+        "application_name",
+    )
+    shown = ", ".join(f"current_setting('{name}') AS setting_{i}" for i, name in enumerate(names))
+    [row] = await database.one(f"SELECT {shown}", {}, limit)
+    return tuple(row.values())
+
+
+async def _prepared(database: Database) -> int:
+    [row] = await database.one("SELECT count(*) AS n FROM pg_prepared_statements", {})
+    return int(row["n"])
