@@ -12,8 +12,6 @@ from benchmarks.figures import Figure, Say
 from benchmarks.stores import Store
 from tenure import Leases
 
-TTL = 2.0
-
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     # Short turns: what else the machine does must slow down both sides alike.
@@ -24,16 +22,16 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     with store.place() as place, Leases(place.locks) as leases:
 
         def acquire_and_release() -> None:
-            lease = leases.acquire("bench", TTL)
+            lease = leases.acquire("bench", store.lock_ttl)
             assert lease is not None
             assert lease.release()
 
         def hold() -> None:
-            with leases.hold("bench", TTL):
+            with leases.hold("bench", store.lock_ttl):
                 pass
 
         # Connects, makes the tables; and a Redis that began just now grants nothing for one ttl.
-        with leases.hold("bench", TTL, wait=10 * TTL):
+        with leases.hold("bench", store.lock_ttl, wait=60):
             pass
         with store.bare_pairs(place) as pair:
             for number in range(1, repetitions + 1):

@@ -41,6 +41,7 @@ class Store:
     name: str
     yardstick: str
     """What a lock is compared with."""
+    lock_ttl = 30.0
     hint = "its lock on the file is free"
     """How the death of a leader on another machine is noticed before its ttl."""
     apart = False

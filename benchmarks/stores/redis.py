@@ -20,6 +20,7 @@ class Redis(Store):
 
     name = "redis"
     yardstick = "redis-py's Lock"
+    lock_ttl = 5.0  # for so long a server that has just begun grants none
     hint = "its connection to the server is gone"
     apart = True
     skips: Mapping[str, str] = dict.fromkeys(("lateness", "idle", "firing"), _LEASES_ONLY)
