@@ -129,7 +129,7 @@ WITH planned AS (
       AND s.namespace = %(namespace)s
     FOR UPDATE OF s SKIP LOCKED
 ), judged AS (
-    SELECT l.*, CASE
+    SELECT l.*, {key_of_nominal} AS key, CASE
         WHEN l.nominal IS NULL THEN 'moved'
         WHEN EXISTS (
             SELECT 1 FROM {schema}.occurrence o
@@ -142,6 +142,12 @@ WITH planned AS (
         ) THEN 'skipped'
         ELSE 'fired' END AS outcome
     FROM landed l
+), numbered AS (
+    -- Runs are numbered here: an occurrence would have to look for its run otherwise, and nobody
+    -- has told the planner how many of them there are.
+    SELECT j.*, CASE j.outcome WHEN 'fired'
+        THEN nextval((SELECT pg_get_serial_sequence('{schema}.run', 'id')::regclass)) END AS run_id
+    FROM judged j
 ), moved AS (
     UPDATE {schema}.schedule s
     SET next_nominal = l.following, next_due = l.following_due,
@@ -149,21 +155,19 @@ WITH planned AS (
     FROM landed l WHERE s.uid = l.uid
 ), runs AS (
     INSERT INTO {schema}.run (
-        namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
-        crashes, lock, priority, timeout, retries, on_crash, term, created_at
+        id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due,
+        attempt, crashes, lock, priority, timeout, retries, on_crash, term, created_at
     )
-    SELECT l.namespace, l.name, l.uid, 'planned', {key_of_nominal}, l.nominal, l.task, l.kwargs,
+    SELECT l.run_id, l.namespace, l.name, l.uid, 'planned', l.key, l.nominal, l.task, l.kwargs,
         'waiting', l.due, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
         l.priority, l.timeout, l.retries, l.on_crash, %(term)s, now()
-    FROM judged l WHERE l.outcome = 'fired'
-    RETURNING id, schedule_uid, nominal
+    FROM numbered l WHERE l.outcome = 'fired'
 ), occurrences AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
-    SELECT l.uid, 'planned', {key_of_nominal}, l.nominal, l.nominal, l.outcome,
-        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, now(), %(term)s, runs.id
-    FROM judged l LEFT JOIN runs ON runs.schedule_uid = l.uid AND runs.nominal = l.nominal
-    WHERE l.outcome IN ('fired', 'skipped')
+    SELECT l.uid, 'planned', l.key, l.nominal, l.nominal, l.outcome,
+        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, now(), %(term)s, l.run_id
+    FROM numbered l WHERE l.outcome IN ('fired', 'skipped')
 ), missed AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
