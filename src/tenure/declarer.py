@@ -17,7 +17,7 @@ from zlib import crc32
 from tenure.backends.base import LeaseStore, ReleaseStore, ScheduleStore
 from tenure.clock import Clock
 from tenure.declarations import Decision, Declarations, decide, starting
-from tenure.errors import Conflict, InvalidSchedule
+from tenure.errors import Conflict, InvalidSchedule, StoreUnavailable
 from tenure.facts import Facts
 from tenure.model import Declared
 from tenure.presence import PRESENCE
@@ -26,6 +26,8 @@ from tenure.service import Service
 from tenure.settings import Settings
 
 ATTEMPTS = 20
+PATIENCE = 5
+"""How often a start tries again while the store says that it is busy."""
 SELDOM = 4
 """While nothing changes, a look is taken this many times less often."""
 UNASKED = 10
@@ -126,6 +128,12 @@ class Declarer(Service):
             except Conflict:
                 # Of many that fire often, one has always just fired: take fewer at a time.
                 size, failures = max(1, len(batch) // 2), failures + 1
+            except StoreUnavailable:
+                # Others declare the same at this moment, and hold the rows: a start can wait.
+                if not joining or failures >= PATIENCE:
+                    raise
+                failures += 1
+                await self.clock.sleep(0.1 * failures)
             else:
                 failures = 0
                 self._tell(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from tenure.backends.memory import MemoryBackend
 from tenure.catalog import Catalog
 from tenure.changes import is_orphaned
 from tenure.declarations import collect
-from tenure.declarer import ATTEMPTS, SELDOM, UNASKED, Declarer
-from tenure.errors import Conflict, InvalidSchedule
+from tenure.declarer import ATTEMPTS, PATIENCE, SELDOM, UNASKED, Declarer
+from tenure.errors import Conflict, InvalidSchedule, StoreUnavailable
 from tenure.facts import Fact
 from tenure.model import Grant, Schedule
 from tenure.presence import PRESENCE
@@ -348,3 +349,27 @@ async def test_failed_comparison_is_made_again(world: World) -> None:
     await old.declarer.guarded_step()
     old.releases.down.clear()
     assert names(await old.step()) == ["schedule.replaced"]
+
+
+async def test_start_waits_while_others_declare_the_same(world: World) -> None:
+    """A store that is busy with their transaction is no reason to fail."""
+    node = Node(world, "node", "app", {"a": 10})
+    node.schedules.down.add("change")
+    starting = asyncio.create_task(node.declarer.declare())
+    await world.clock.settle()
+    assert not starting.done()
+    node.schedules.down.clear()
+    world.clock.advance(1.0)
+    await starting
+    assert (await world.the("a")).active
+
+
+async def test_start_gives_up_on_a_store_that_stays_away(world: World) -> None:
+    node = Node(world, "node", "app", {"a": 10})
+    node.schedules.down.add("change")
+    starting = asyncio.create_task(node.declarer.declare())
+    for _ in range(PATIENCE + 1):
+        await world.clock.settle()
+        world.clock.advance(1.0)
+    with pytest.raises(StoreUnavailable):
+        await starting
