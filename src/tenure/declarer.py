@@ -56,9 +56,12 @@ class Declarer(Service):
         self._node = node
         self._settings = settings
         self._roster = Roster(mine.app, mine.release.digest, settings.ttl)
-        self._agreed: Roll | None = None
-        """As the others were when code and store agreed last."""
+        self._others: frozenset[object] = frozenset()
+        """As they were at the last look."""
         self._unchanged = 0
+        """For how many looks in a row."""
+        self._agreed = False
+        """Did code and store agree, with the others as they were?"""
         self._pending = False
         """Is there a release that counts only because a node has just started with it?"""
 
@@ -78,23 +81,21 @@ class Declarer(Service):
             return None  # whoever is not present does not judge; its presence wakes us
         async with asyncio.timeout(self._settings.call_timeout):
             roll = await self._look()
-        agreed = self._agreed
-        news = agreed is None or self._pending or agreed.others != roll.others
-        self._unchanged = 0 if news else self._unchanged + 1
-        if news or self._unchanged % UNASKED == 0:
-            self._agreed = None
+        self._unchanged = self._unchanged + 1 if roll.others == self._others else 0
+        self._others = roll.others
+        if not self._agreed or self._pending or self._unchanged % UNASKED == 0:
+            self._agreed = False
             async with asyncio.timeout(self._settings.ttl):
-                if await self._agree(roll):
-                    self._agreed = roll
+                self._agreed = await self._agree(roll)
         return self._until_next(node, roll)
 
     def _until_next(self, node: str, roll: Roll) -> float:
         often = self._settings.rollout_poll
-        if self._agreed is None:
+        if not self._agreed:
             return often / SELDOM
         # Each node at a pace of its own, so that they do not all ask at the same moment.
         pace = 0.9 + 0.2 * crc32(node.encode()) / 2**32
-        delay = often * pace * min(1 << self._unchanged, SELDOM)
+        delay = often * pace * (1 if self._pending or not self._unchanged else SELDOM)
         return delay if roll.settles_in is None else min(delay, roll.settles_in + 0.01)
 
     async def _look(self) -> Roll:

@@ -331,14 +331,22 @@ async def test_idle_node_takes_one_look_now_and_then(world: World) -> None:
     await settle(world, node)
     for calls in (node.leases.calls, node.releases.calls, node.schedules.calls):
         calls.clear()
-    delays = [await node.declarer.step() for _ in range(UNASKED - 1)]
-    assert all(delay is not None and delay > 0.89 * POLL for delay in delays)
-    assert delays[-1] is not None
-    assert delays[-1] > 0.89 * POLL * SELDOM
-    assert (dict(node.leases.calls), dict(node.releases.calls)) == ({"all": UNASKED - 1}, {})
-    await node.declarer.step()
-    assert dict(node.releases.calls) == {"declared": 1}
+    delays = [await node.declarer.step() for _ in range(2 * UNASKED)]
+    assert all(delay is not None and delay > 0.89 * POLL * SELDOM for delay in delays)
+    assert dict(node.leases.calls) == {"all": 2 * UNASKED}
+    assert dict(node.releases.calls) == {"declared": 2}
     assert not node.schedules.calls
+
+
+async def test_node_looks_again_soon_when_others_came_or_went(world: World) -> None:
+    old = await world.start("old", a=10)
+    await settle(world, old)
+    new = await world.start("new", a=20)
+    assert (await old.declarer.step() or 0) < 1.11 * POLL
+    await settle(world, old, new)
+    await new.leave()
+    assert (await old.declarer.step() or 0) < 1.11 * POLL
+    assert (await old.declarer.step() or 0) > 0.89 * POLL * SELDOM
 
 
 async def test_failed_comparison_is_made_again(world: World) -> None:

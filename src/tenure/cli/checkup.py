@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenure.changes import is_orphaned
 from tenure.cli.held import state
 from tenure.cli.output import count, relative, span
 from tenure.cli.store import Opened
@@ -125,9 +126,11 @@ def check_waiting(backlog: Backlog) -> Finding:
 
 def check_schedules(schedules: list[Schedule]) -> list[Finding]:
     broken = [s for s in schedules if not s.active and (s.reason or "").startswith(SET_ASIDE)]
-    paused = sum(not s.active for s in schedules) - len(broken)
+    orphaned = sum(is_orphaned(s) for s in schedules)
+    paused = sum(not s.active for s in schedules) - len(broken) - orphaned
     if not broken:
-        return [Finding("schedules", _OK, f"{len(schedules):,}, of which {paused:,} paused")]
+        text = f"{len(schedules):,}, of which {paused:,} paused"
+        return [Finding("schedules", _OK, text + (f", {orphaned:,} orphaned" if orphaned else ""))]
     return [
         Finding(
             "schedules",

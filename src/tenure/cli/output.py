@@ -26,6 +26,7 @@ _STYLES = {
     "fired": "green",
     "warning": "yellow",
     "paused": "yellow",
+    "orphaned": "yellow",
     "skipped": "yellow",
     "missed": "yellow",
     "waiting": "yellow",

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tenure import triggers
+from tenure.changes import ORPHANED, PAUSED, is_orphaned
 from tenure.cli.output import iso
 from tenure.errors import InvalidTrigger
 from tenure.model import Occurrence, RunRecord, RunState, Schedule
@@ -16,7 +17,9 @@ from tenure.planning import SET_ASIDE
 def state(schedule: Schedule) -> str:
     if schedule.active:
         return "active" if schedule.next_due is not None else "ended"
-    return SET_ASIDE if (schedule.reason or "").startswith(SET_ASIDE) else "paused"
+    if is_orphaned(schedule):
+        return ORPHANED
+    return SET_ASIDE if (schedule.reason or "").startswith(SET_ASIDE) else PAUSED
 
 
 def rule(schedule: Schedule) -> str:

@@ -168,7 +168,7 @@ def pause(name: str, store: Store, reason: str | None) -> None:
         return await catalog.get(name), await catalog.pause(name, reason)
 
     before, after = store.ask(act)
-    if not before.active:
+    if after.version == before.version:
         raise Failed(f"{name!r} is not active already ({before.reason}); nothing was changed.")
     click.echo(f"{name}: {after.reason}. Go on with: tenure schedules resume {name}")
 

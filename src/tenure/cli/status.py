@@ -126,6 +126,7 @@ def to_json(look: Look) -> dict[str, Any]:
                 "renewed_at": iso(node.renewed_at),
                 "expires_at": iso(node.expires_at),
                 "app": node.info.get("app"),
+                "release": node.info.get("release"),
                 "version": node.info.get("version"),
                 "tasks": node.info.get("tasks"),
                 "concurrency": node.info.get("concurrency"),
@@ -162,7 +163,18 @@ def _print(look: Look) -> None:
     page.line()
     holder = look.leader.holder if look.leader is not None else None
     page.table(
-        ["NODE", "HOST", "PID", "SINCE", "RENEWED", "RUNNING", "+TASKS", "+APP", "+VERSION"],
+        [
+            "NODE",
+            "HOST",
+            "PID",
+            "SINCE",
+            "RENEWED",
+            "RUNNING",
+            "+TASKS",
+            "+APP",
+            "+RELEASE",
+            "+VERSION",
+        ],
         (
             [
                 (node.holder or "").rpartition(":")[2] + (" *" if node.holder == holder else ""),
@@ -173,6 +185,7 @@ def _print(look: Look) -> None:
                 look.claims[node.holder or ""],
                 node.info.get("tasks"),
                 node.info.get("app"),
+                node.info.get("release"),
                 node.info.get("version"),
             ]
             for node in sorted(look.nodes, key=lambda n: (n.acquired_at or now, n.name))
