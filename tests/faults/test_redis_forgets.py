@@ -36,8 +36,8 @@ def server() -> Iterator[ValkeyServer]:
 
 
 @asynccontextmanager
-async def opened(port: int) -> AsyncIterator[RedisBackend]:
-    backend = RedisBackend(f"redis://127.0.0.1:{port}/0")
+async def opened(port: int, namespace: str = "default") -> AsyncIterator[RedisBackend]:
+    backend = RedisBackend(f"redis://127.0.0.1:{port}/0", namespace=namespace)
     await backend.open()
     try:
         yield backend
@@ -127,6 +127,8 @@ async def test_clock_set_back_delays_locks_by_one_ttl_at_most(server: ValkeyServ
         assert isinstance(await _ask(backend), LeaseRecord)
         server.move_clock(-HOUR)
         until(lambda: uptime(server) < 0, "the clock to be moved")
+        async with opened(server.port, "unused") as another:
+            assert isinstance(await _ask(another), LeaseRecord)
         await _asked_until_granted(backend)
 
 

@@ -8,7 +8,7 @@
 -- Up for longer than the ttl, never emptied, never a replica: then what is not there never was.
 local function untouched(about, ttl)
     -- Counted in seconds begun on the clock: it may be almost one less.
-    return tonumber(string.match(about, 'uptime_in_seconds:(%d+)')) - 1 >= ttl
+    return tonumber(string.match(about, 'uptime_in_seconds:(-?%d+)')) - 1 >= ttl
         and not string.find(redis.call('INFO', 'commandstats'), 'cmdstat_flush', 1, true)
         and string.find(redis.call('INFO', 'replication'), 'second_repl_offset:-1', 1, true)
 end
