@@ -1,5 +1,6 @@
 """Tenure: a distributed scheduler for Python."""
 
+from tenure.edits import NewSchedule
 from tenure.errors import (
     ConfigError,
     Conflict,
@@ -38,6 +39,7 @@ __all__ = [
     "LeaseHeld",
     "LeaseLost",
     "Leases",
+    "NewSchedule",
     "NotFound",
     "Retry",
     "Run",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure import triggers
@@ -25,6 +25,7 @@ from tenure.tasks import Policy, Task, Tasks, check_name
 ATTEMPTS = 20
 BACKFILL_LIMIT = 1_000
 _INSTANT = timedelta(microseconds=1)
+_POLICY = [field for field in Policy.__dataclass_fields__ if field != "lock"]
 
 
 class Catalog:
@@ -39,15 +40,16 @@ class Catalog:
         self,
         name: str,
         trigger: triggers.Trigger,
-        task: Task,
+        task: Task | str,
         kwargs: Mapping[str, Any],
         tenant: str | None,
         policy: Policy,
     ) -> Schedule:
-        task.check(kwargs)
         now = await self._store.now()
-        spec = self._spec(name, "", task.name, kwargs, tenant, policy)
-        (new,) = await self._store.change([added(spec, _check_trigger(trigger), now)])
+        change = addition(
+            self._tasks, self._settings, name, trigger, task, kwargs, tenant, policy, now
+        )
+        (new,) = await self._store.change([change])
         return new
 
     async def update(
@@ -55,7 +57,7 @@ class Catalog:
         name: str,
         *,
         trigger: triggers.Trigger | None = None,
-        task: Task | None = None,
+        task: Task | str | None = None,
         kwargs: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
         **policy: Any,
@@ -63,10 +65,8 @@ class Catalog:
         """Change what is given; leave the rest."""
 
         def edit(old: Schedule, now: datetime) -> Change:
-            name_of_task = task.name if task is not None else old.spec.task
-            arguments = json.loads(old.spec.kwargs) if kwargs is None else kwargs
-            if name_of_task in self._tasks:  # elsewhere its signature is not known
-                self._tasks[name_of_task].check(arguments)
+            arguments = _kwargs_of(old) if kwargs is None else kwargs
+            name_of_task = name_of(self._tasks, old.spec.task if task is None else task, arguments)
             parsed = Policy.parse(f"schedule {name!r}", {**_policy_of(old.spec), **policy})
             spec = replace(
                 self._spec(
@@ -81,15 +81,19 @@ class Catalog:
 
         return await self._edit(name, edit, expected_version)
 
-    async def pause(self, name: str, reason: str | None = None) -> Schedule:
+    async def pause(
+        self, name: str, reason: str | None = None, expected_version: int | None = None
+    ) -> Schedule:
         text = f"{PAUSED}: {reason}" if reason else PAUSED
 
         def edit(old: Schedule, now: datetime) -> Change | None:
             return stopped(old, text) if old.active or is_orphaned(old) else None
 
-        return await self._edit(name, edit)
+        return await self._edit(name, edit, expected_version)
 
-    async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+    async def resume(
+        self, name: str, *, catch_up: bool = False, expected_version: int | None = None
+    ) -> Schedule:
         """Go on from now, and record what came due meanwhile as missed; or, with `catch_up`, go on
         from where it stopped, as after an outage."""
 
@@ -102,11 +106,12 @@ class Catalog:
                 )
             return None if old.active else resumed(old, old.spec, now, catch_up=catch_up)
 
-        return await self._edit(name, edit)
+        return await self._edit(name, edit, expected_version)
 
-    async def remove(self, name: str) -> None:
-        if not await self._store.remove(name):
-            raise _not_found(name)
+    async def remove(self, name: str, expected_version: int | None = None) -> None:
+        if not await self._store.remove(name, expected_version):
+            _check_version(await self.get(name), expected_version)
+            await self.remove(name, expected_version)  # it came into being just now
 
     async def get(self, name: str) -> Schedule:
         found = (await self._store.find([name])).get(name)
@@ -148,11 +153,7 @@ class Catalog:
     ) -> Schedule:
         for attempt in range(ATTEMPTS):
             old, now = await self.get(name), await self._store.now()
-            if expected_version is not None and old.version != expected_version:
-                raise Conflict(
-                    f"schedule {name!r} has version {old.version}, not {expected_version}:"
-                    " somebody changed it. Read it again and decide anew."
-                )
+            _check_version(old, expected_version)
             change = edit(old, now)
             if change is None:
                 return old
@@ -177,6 +178,33 @@ class Catalog:
         return make_spec(name, trigger, task, kwargs, tenant, policy, self._settings)
 
 
+def addition(
+    tasks: Tasks,
+    settings: Settings,
+    name: str,
+    trigger: triggers.Trigger,
+    task: Task | str,
+    kwargs: Mapping[str, Any],
+    tenant: str | None,
+    policy: Policy,
+    now: datetime,
+) -> Change:
+    """A new schedule, checked and planned."""
+    of_task = name_of(tasks, task, kwargs)
+    spec = make_spec(name, "", of_task, kwargs, tenant, policy, settings)
+    return added(spec, _check_trigger(trigger), now)
+
+
+def name_of(tasks: Tasks, task: Task | str, kwargs: Mapping[str, Any]) -> str:
+    """The name of the task, its arguments checked; unless it is declared elsewhere only."""
+    if isinstance(task, str):
+        if task not in tasks:
+            return check_name(task, "task")
+        task = tasks[task]
+    task.check(kwargs)
+    return task.name
+
+
 def make_spec(
     name: str,
     trigger: str,
@@ -189,7 +217,7 @@ def make_spec(
     """What is to be stored, checked."""
     check_name(name, "schedule")
     what = f"schedule {name!r}"
-    rest = {field: value for field, value in asdict(policy).items() if field != "lock"}
+    rest = {field: getattr(policy, field) for field in _POLICY}
     return ScheduleSpec(
         name=name,
         trigger=trigger,
@@ -213,6 +241,32 @@ def stretch(start: datetime, end: datetime) -> tuple[datetime, datetime]:
     if end < start:
         raise InvalidSchedule(f"end ({end.isoformat()}) is before start ({start.isoformat()}).")
     return start, end
+
+
+def _check_version(schedule: Schedule, expected: int | None) -> None:
+    if expected is None or schedule.version == expected:
+        return
+    name, changed = schedule.name, schedule.updated_at.astimezone(UTC)
+    state = "active" if schedule.active else f"not active ({schedule.reason})"
+    raise Conflict(
+        f"schedule {name!r} has version {schedule.version} now, not {expected}: it was changed at"
+        f" {changed:%Y-%m-%d %H:%M:%S} UTC and is {state}. Nothing was changed by this call. Read"
+        f" it again (`tenure schedules show {name}`, or get()) and decide anew.",
+        schedule,
+    )
+
+
+def _kwargs_of(schedule: Schedule) -> dict[str, Any]:
+    try:
+        kwargs = json.loads(schedule.spec.kwargs)
+    except ValueError:
+        kwargs = None
+    if not isinstance(kwargs, dict):
+        raise InvalidSchedule(
+            f"schedule {schedule.name!r}: its stored keyword arguments are not a JSON object:"
+            f" {schedule.spec.kwargs[:200]!r}. Give them anew with kwargs=…."
+        )
+    return kwargs
 
 
 def _policy_of(spec: ScheduleSpec) -> dict[str, Any]:

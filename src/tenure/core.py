@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from tenure.backends.base import Backend, LeaseBackend
+from tenure import joining
+from tenure.backends.base import Backend, Joined, Joins, LeaseBackend
 from tenure.catalog import Catalog
 from tenure.clock import Clock, SystemClock
 from tenure.declarations import collect
+from tenure.edits import Drafts, Edits
 from tenure.engine import Engine
-from tenure.errors import ConfigError
+from tenure.errors import ConfigError, StoreUnavailable
 from tenure.execution import Executor, Wrapper
 from tenure.facts import Fact, Facts, log
 from tenure.model import Occurrence, RunRecord, Schedule
@@ -26,10 +28,11 @@ from tenure.node import Node
 from tenure.settings import Settings
 from tenure.startup import Stages
 from tenure.stores import parse, parse_leases, resolve
-from tenure.tasks import Policy, Tasks
+from tenure.tasks import Tasks
 from tenure.threads import Threads
-from tenure.triggers import Explanation, Trigger, load, moments, zones
+from tenure.triggers import Explanation, load, moments, zones
 
+T = TypeVar("T")
 _inherited: list[LeaseBackend] = []
 
 
@@ -197,38 +200,28 @@ class Core:
 
     # -- schedules and runs -----------------------------------------------------------------------
 
-    async def add(
-        self,
-        name: str,
-        trigger: Trigger,
-        task: str | Callable[..., Any],
-        kwargs: Mapping[str, Any] | None,
-        tenant: str | None,
-        policy: Mapping[str, Any],
-    ) -> Schedule:
-        known, parsed = self.tasks.named(task), Policy.parse(f"schedule {name!r}", policy)
-        catalog = await self.catalog()
-        trigger = self._zoned(trigger)
-        return await catalog.add(name, trigger, known, kwargs or {}, tenant, parsed)
+    @property
+    def drafts(self) -> Drafts:
+        return Drafts(self.tasks, self.settings, self.tz)
 
-    async def update(
-        self,
-        name: str,
-        trigger: Trigger | None,
-        task: str | Callable[..., Any] | None,
-        kwargs: Mapping[str, Any] | None,
-        expected_version: int | None,
-        policy: Mapping[str, Any],
-    ) -> Schedule:
-        known = self.tasks.named(task) if task is not None else None
-        return await (await self.catalog()).update(
-            name,
-            trigger=None if trigger is None else self._zoned(trigger),
-            task=known,
-            kwargs=kwargs,
-            expected_version=expected_version,
-            **policy,
-        )
+    def edits(self, stores: Backend | Joined) -> Edits:
+        """What may be changed there."""
+        catalog = Catalog(stores.schedules, self.tasks, self.settings)
+        return Edits(stores.schedules, stores.runs, self.drafts, catalog)
+
+    async def edit(self, work: Callable[[Edits], Coroutine[Any, Any, T]]) -> T:
+        return await work(self.edits(await self.backend()))
+
+    async def joins(self) -> Joins:
+        """The store, for changes inside the user's transaction."""
+        try:
+            backend = await self.backend()
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"{error} If it is your own transaction that is in the way: the store has to be"
+                " opened before it; start the scheduler, or run `tenure migrate`, first."
+            ) from error
+        return await joining.ready(backend)
 
     async def get(self, name: str) -> Schedule:
         return await (await self.catalog()).get(name)
@@ -243,27 +236,6 @@ class Core:
         schedule = await self.get(name)
         return load(schedule.spec.trigger).explain(moments.read("time", time), schedule.uid)
 
-    def _zoned(self, trigger: Trigger) -> Trigger:
-        """In the scheduler's zone, if it has one; what is no trigger is refused by the catalog."""
-        return (
-            trigger if self.tz is None or not hasattr(trigger, "zoned") else trigger.zoned(self.tz)
-        )
-
-    async def pause(self, name: str, reason: str | None) -> Schedule:
-        return await (await self.catalog()).pause(name, reason)
-
-    async def resume(self, name: str, catch_up: bool) -> Schedule:
-        return await (await self.catalog()).resume(name, catch_up=catch_up)
-
-    async def backfill(
-        self, name: str, start: datetime, end: datetime, limit: int, dry_run: bool
-    ) -> list[datetime]:
-        catalog = await self.catalog()
-        return await catalog.backfill(name, start, end, limit=limit, dry_run=dry_run)
-
-    async def remove(self, name: str) -> None:
-        await (await self.catalog()).remove(name)
-
     async def schedules(self, tenant: str | None, limit: int) -> list[Schedule]:
         return await (await self.backend()).schedules.all(tenant, limit)
 
@@ -272,10 +244,6 @@ class Core:
 
     async def occurrences(self, schedule: str, limit: int) -> list[Occurrence]:
         return await (await self.backend()).schedules.occurrences(schedule, limit)
-
-    async def run_now(self, name: str, key: str | None) -> RunRecord | None:
-        run_id = await (await self.catalog()).run_now(name, key)
-        return None if run_id is None else await (await self.backend()).runs.get(run_id)
 
 
 def enabled() -> bool:

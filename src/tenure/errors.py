@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tenure.model import LeaseRecord
+    from tenure.model import LeaseRecord, Schedule
 
 
 class TenureError(Exception):
@@ -59,6 +59,11 @@ class NotFound(TenureError, LookupError):
 
 class Conflict(TenureError):
     """It exists already, or changed since you read it."""
+
+    def __init__(self, message: str, schedule: Schedule | None = None) -> None:
+        super().__init__(message)
+        self.schedule = schedule
+        """As it is now, if that is known."""
 
 
 class StoreError(TenureError):

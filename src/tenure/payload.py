@@ -9,6 +9,8 @@ from typing import Any
 
 from tenure.errors import InvalidSchedule
 
+_encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
 
 def encode(kwargs: Mapping[str, Any], limit: int, what: str) -> str:
     """The JSON text, if it carries the arguments unchanged and is not longer than `limit` bytes."""
@@ -19,7 +21,7 @@ def encode(kwargs: Mapping[str, Any], limit: int, what: str) -> str:
             raise InvalidSchedule(
                 f"{what}: kwargs[{key!r}] is nested too deeply, or contains itself."
             ) from None
-    text = json.dumps(kwargs, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    text = _encoder.encode(kwargs)
     size = len(text.encode())
     if size > limit:
         raise InvalidSchedule(

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
+from tenure import joining
 from tenure.catalog import BACKFILL_LIMIT, stretch
 from tenure.clock import Clock
 from tenure.core import Core, enabled
+from tenure.edits import Edits, Entries, NewSchedule
 from tenure.errors import ConfigError
 from tenure.execution import Wrapper
 from tenure.facts import Fact
@@ -170,10 +172,25 @@ class Scheduler(_Declaring):
         task: str | Callable[..., Any],
         kwargs: Mapping[str, Any] | None = None,
         tenant: str | None = None,
+        connection: Any = None,
         **policy: Any,
     ) -> Schedule:
-        """Add a schedule at run time; `Conflict` if the name is taken."""
-        return self._call(self._core.add(name, trigger, task, kwargs, tenant, policy))
+        """Add a schedule at run time; `Conflict` if the name is taken.
+
+        Here and below: `connection` makes it a part of your own transaction, on your psycopg,
+        sqlite3 or SQLAlchemy connection or session to the scheduler's database.
+        """
+        new = NewSchedule(name, trigger, task=task, kwargs=kwargs, tenant=tenant, **policy)
+        return self._edit(connection, lambda edits: edits.add(new))
+
+    def add_many(self, entries: Entries, *, connection: Any = None) -> list[Schedule]:
+        """Add many schedules, all or none: `NewSchedule`s, or dicts of the arguments of `add`."""
+        if connection is not None:
+            return self._edit(connection, lambda edits: edits.add_many(entries))
+        # Checking and planning them is left to this thread: Tenure's own has heartbeats to send.
+        now = self._edit(None, Edits.now)
+        planned = self._core.drafts.additions(entries, now)
+        return self._edit(None, lambda edits: edits.land(planned))
 
     def update(
         self,
@@ -183,11 +200,18 @@ class Scheduler(_Declaring):
         task: str | Callable[..., Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
+        connection: Any = None,
         **policy: Any,
     ) -> Schedule:
-        """Change what is given. A new trigger begins a new plan; all else leaves it alone."""
-        edit = self._core.update(name, trigger, task, kwargs, expected_version, policy)
-        return self._call(edit)
+        """Change what is given. A new trigger begins a new plan; all else leaves it alone.
+
+        Here and below: `expected_version` is the one you read; if it has another by now, nothing
+        is changed and `Conflict` raised.
+        """
+        return self._edit(
+            connection,
+            lambda edits: edits.update(name, trigger, task, kwargs, expected_version, policy),
+        )
 
     def get(self, name: str) -> Schedule:
         return self._call(self._core.get(name))
@@ -203,14 +227,28 @@ class Scheduler(_Declaring):
     def schedules(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
         return self._call(self._core.schedules(tenant, limit))
 
-    def pause(self, name: str, reason: str | None = None) -> Schedule:
+    def pause(
+        self,
+        name: str,
+        reason: str | None = None,
+        *,
+        expected_version: int | None = None,
+        connection: Any = None,
+    ) -> Schedule:
         """Fire it no more, until it is resumed."""
-        return self._call(self._core.pause(name, reason))
+        return self._edit(connection, lambda edits: edits.pause(name, reason, expected_version))
 
-    def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+    def resume(
+        self,
+        name: str,
+        *,
+        catch_up: bool = False,
+        expected_version: int | None = None,
+        connection: Any = None,
+    ) -> Schedule:
         """Go on from now, and record what came due meanwhile as missed; or, with `catch_up`, go on
         from where it stopped, as after an outage."""
-        return self._call(self._core.resume(name, catch_up))
+        return self._edit(connection, lambda edits: edits.resume(name, catch_up, expected_version))
 
     def backfill(
         self,
@@ -220,21 +258,29 @@ class Scheduler(_Declaring):
         *,
         limit: int = BACKFILL_LIMIT,
         dry_run: bool = False,
+        connection: Any = None,
     ) -> list[datetime]:
         """Fire what was missed or skipped from `start` to `end`, both included: one run for each,
         in their order. Returns their nominal times; with `dry_run` nothing is changed."""
         start, end = stretch(start, end)
-        return self._call(self._core.backfill(name, start, end, limit, dry_run))
+        return self._edit(
+            connection, lambda edits: edits.backfill(name, start, end, limit, dry_run)
+        )
 
-    def remove(self, name: str) -> None:
-        self._call(self._core.remove(name))
+    def remove(
+        self, name: str, *, expected_version: int | None = None, connection: Any = None
+    ) -> None:
+        """Remove it and cancel its waiting runs. What happened stays on record."""
+        self._edit(connection, lambda edits: edits.remove(name, expected_version))
 
-    def run_now(self, name: str, key: str | None = None) -> RunRecord | None:
+    def run_now(
+        self, name: str, key: str | None = None, *, connection: Any = None
+    ) -> RunRecord | None:
         """Run it once, now, beside its plan. None: skipped, an earlier run is unfinished.
 
         The same `key` again gives the same run: for callers that may repeat themselves.
         """
-        return self._call(self._core.run_now(name, key))
+        return self._edit(connection, lambda edits: edits.run_now(name, key))
 
     def runs(
         self, schedule: str | None = None, state: str | None = None, limit: int = 50
@@ -249,6 +295,14 @@ class Scheduler(_Declaring):
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._core.forget_parent()
         return self._core.engine.call(coroutine)
+
+    def _edit(self, connection: Any, work: Callable[[Edits], Coroutine[Any, Any, T]]) -> T:
+        core = self._core
+        if connection is None:
+            return self._call(core.edit(work))
+        return joining.here(
+            self._call(core.joins()), connection, lambda joined: work(core.edits(joined))
+        )
 
 
 class AsyncScheduler(_Declaring):
@@ -304,9 +358,18 @@ class AsyncScheduler(_Declaring):
         task: str | Callable[..., Any],
         kwargs: Mapping[str, Any] | None = None,
         tenant: str | None = None,
+        connection: Any = None,
         **policy: Any,
     ) -> Schedule:
-        return await self._call(self._core.add(name, trigger, task, kwargs, tenant, policy))
+        new = NewSchedule(name, trigger, task=task, kwargs=kwargs, tenant=tenant, **policy)
+        return await self._edit(connection, lambda edits: edits.add(new))
+
+    async def add_many(self, entries: Entries, *, connection: Any = None) -> list[Schedule]:
+        if connection is not None:
+            return await self._edit(connection, lambda edits: edits.add_many(entries))
+        now = await self._edit(None, Edits.now)
+        planned = await asyncio.to_thread(self._core.drafts.additions, entries, now)
+        return await self._edit(None, lambda edits: edits.land(planned))
 
     async def update(
         self,
@@ -316,10 +379,13 @@ class AsyncScheduler(_Declaring):
         task: str | Callable[..., Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
+        connection: Any = None,
         **policy: Any,
     ) -> Schedule:
-        edit = self._core.update(name, trigger, task, kwargs, expected_version, policy)
-        return await self._call(edit)
+        return await self._edit(
+            connection,
+            lambda edits: edits.update(name, trigger, task, kwargs, expected_version, policy),
+        )
 
     async def get(self, name: str) -> Schedule:
         return await self._call(self._core.get(name))
@@ -333,11 +399,29 @@ class AsyncScheduler(_Declaring):
     async def schedules(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
         return await self._call(self._core.schedules(tenant, limit))
 
-    async def pause(self, name: str, reason: str | None = None) -> Schedule:
-        return await self._call(self._core.pause(name, reason))
+    async def pause(
+        self,
+        name: str,
+        reason: str | None = None,
+        *,
+        expected_version: int | None = None,
+        connection: Any = None,
+    ) -> Schedule:
+        return await self._edit(
+            connection, lambda edits: edits.pause(name, reason, expected_version)
+        )
 
-    async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
-        return await self._call(self._core.resume(name, catch_up))
+    async def resume(
+        self,
+        name: str,
+        *,
+        catch_up: bool = False,
+        expected_version: int | None = None,
+        connection: Any = None,
+    ) -> Schedule:
+        return await self._edit(
+            connection, lambda edits: edits.resume(name, catch_up, expected_version)
+        )
 
     async def backfill(
         self,
@@ -347,15 +431,22 @@ class AsyncScheduler(_Declaring):
         *,
         limit: int = BACKFILL_LIMIT,
         dry_run: bool = False,
+        connection: Any = None,
     ) -> list[datetime]:
         start, end = stretch(start, end)
-        return await self._call(self._core.backfill(name, start, end, limit, dry_run))
+        return await self._edit(
+            connection, lambda edits: edits.backfill(name, start, end, limit, dry_run)
+        )
 
-    async def remove(self, name: str) -> None:
-        await self._call(self._core.remove(name))
+    async def remove(
+        self, name: str, *, expected_version: int | None = None, connection: Any = None
+    ) -> None:
+        await self._edit(connection, lambda edits: edits.remove(name, expected_version))
 
-    async def run_now(self, name: str, key: str | None = None) -> RunRecord | None:
-        return await self._call(self._core.run_now(name, key))
+    async def run_now(
+        self, name: str, key: str | None = None, *, connection: Any = None
+    ) -> RunRecord | None:
+        return await self._edit(connection, lambda edits: edits.run_now(name, key))
 
     async def runs(
         self, schedule: str | None = None, state: str | None = None, limit: int = 50
@@ -368,3 +459,11 @@ class AsyncScheduler(_Declaring):
     async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._core.forget_parent()
         return await self._core.engine.call_async(coroutine)
+
+    async def _edit(self, connection: Any, work: Callable[[Edits], Coroutine[Any, Any, T]]) -> T:
+        core = self._core
+        if connection is None:
+            return await self._call(core.edit(work))
+        return await joining.there(
+            await self._call(core.joins()), connection, lambda joined: work(core.edits(joined))
+        )

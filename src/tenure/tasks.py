@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar, get_type_hints, overload
 
 from tenure.errors import InvalidSchedule, UnknownTask
@@ -52,6 +53,8 @@ class Policy:
     @classmethod
     def parse(cls, what: str, given: Mapping[str, Any]) -> Policy:
         """The policy of these options; refuses those that do not exist."""
+        if not given:
+            return _DEFAULT
         unknown = sorted(set(given) - set(cls.__dataclass_fields__))
         if unknown:
             raise InvalidSchedule(
@@ -98,6 +101,9 @@ class Policy:
         )
 
 
+_DEFAULT = Policy()
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A named function."""
@@ -123,7 +129,7 @@ class Task:
                     " cannot be given as a keyword argument. Rename one of them."
                 )
             given[self.run_parameter] = None
-        signature = inspect.signature(self.function)
+        signature = _signature(self.function)
         try:
             signature.bind(**given)
         except TypeError as error:
@@ -263,6 +269,12 @@ class Tasks:
         raise UnknownTask(
             f"{_place(task)} is not a task of this scheduler. Decorate it with @scheduler.task."
         )
+
+
+@lru_cache(maxsize=1_024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Kept: ten thousand schedules may be added of one task."""
+    return inspect.signature(function)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

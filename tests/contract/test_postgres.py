@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -18,7 +19,7 @@ from tenure.backends.base import Backend
 from tenure.backends.postgres import PostgresBackend
 from tenure.clock import SystemClock
 from tenure.testing import FakeClock
-from tenure.testing.contract import BackendContract, Harness, lease_machine, run_machine
+from tenure.testing.contract import BackendContract, Harness, Lent, lease_machine, run_machine
 from tests.support.servers import PostgresServer
 
 _numbers = count()
@@ -33,11 +34,14 @@ $$;
 
 
 class PostgresHarness(Harness):
+    many_writers = True
+
     def __init__(self, server: PostgresServer) -> None:
         number = next(_numbers)
         self.schema, self.shift = f"tenure_{number}", f"clock_{number}"
         self.clock = FakeClock(SystemClock().now())
         self.opened: list[PostgresBackend] = []
+        self.lent: list[psycopg.Connection[Any]] = []
         self.server = psycopg.connect(server.url, autocommit=True)
         self.server.execute(_CLOCK.format(clock=self.shift))
         options = quote(f"-csearch_path={self.shift},pg_catalog")
@@ -49,11 +53,18 @@ class PostgresHarness(Harness):
         self.opened.append(backend)
         return backend
 
+    async def lend(self) -> Lent | None:
+        connection = psycopg.connect(self.url)
+        self.lent.append(connection)
+        return Lent(connection, connection.commit, connection.rollback)
+
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.server.execute(f"UPDATE {self.shift}.shift SET seconds = seconds + %s", (seconds,))
 
     async def close(self) -> None:
+        for connection in self.lent:
+            connection.close()
         for backend in self.opened:
             await backend.close()
         self.server.execute(f"DROP SCHEMA {self.shift} CASCADE")

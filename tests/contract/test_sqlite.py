@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from tenure.backends.base import Backend
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.model import Grant, Release
 from tenure.testing import FakeClock
-from tenure.testing.contract import BackendContract, Harness, lease_machine, run_machine
+from tenure.testing.contract import BackendContract, Harness, Lent, lease_machine, run_machine
 
 
 class SQLiteHarness(Harness):
@@ -24,6 +25,7 @@ class SQLiteHarness(Harness):
         self.clock = FakeClock()
         self.path = path
         self.opened: list[SQLiteBackend] = []
+        self.lent: list[sqlite3.Connection] = []
 
     async def another(self) -> Backend:
         backend = await self._open()
@@ -46,6 +48,11 @@ class SQLiteHarness(Harness):
         assert isinstance(grant, Grant)
         return grant
 
+    async def lend(self) -> Lent | None:
+        connection = sqlite3.connect(self.path)
+        self.lent.append(connection)
+        return Lent(connection, connection.commit, connection.rollback)
+
     async def foreign(self) -> Backend | None:
         with patch("tenure.backends.sqlite.leases.clock_domain", lambda: "another boot"):
             return await self.another()
@@ -60,6 +67,8 @@ class SQLiteHarness(Harness):
         return other
 
     async def close(self) -> None:
+        for connection in self.lent:
+            connection.close()
         for backend in self.opened:
             await backend.close()
 

@@ -15,6 +15,7 @@ The store's clock decides what has expired and what is due. No method takes the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -174,8 +175,11 @@ class ScheduleStore(Protocol):
         """
         ...
 
-    async def remove(self, name: str) -> bool:
-        """Remove a schedule and cancel its waiting runs. What happened stays on record."""
+    async def remove(self, name: str, version: int | None = None) -> bool:
+        """Remove a schedule and cancel its waiting runs. What happened stays on record.
+
+        False if there is none of that name, or if `version` is given and it has another.
+        """
         ...
 
     async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
@@ -356,6 +360,40 @@ class Backend(LeaseBackend, Protocol):
     def releases(self) -> ReleaseStore: ...
     @property
     def runs(self) -> RunStore: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Schedules and runs as the caller's own transaction sees and changes them.
+
+    Their methods await nothing if the caller's connection blocks; then they can be run to their
+    end on the caller's thread.
+    """
+
+    schedules: ScheduleStore
+    runs: RunStore
+
+
+@runtime_checkable
+class Joins(Protocol):
+    """A store whose schedules can be changed inside a transaction of the caller's own.
+
+    - What is changed becomes visible, and wakes the others, when the caller commits; if the caller
+      rolls back it never was.
+    - Nothing is begun, committed, rolled back or set on the caller's connection. A call that is
+      refused leaves the transaction as it was, and usable.
+    - While it is open, other schedules fire and change as ever, where the store has more than one
+      writer.
+    - Firing, offices and claims are not for this.
+    """
+
+    async def identify(self) -> None:
+        """Learn what `join` needs to know of the store; once, on Tenure's own loop."""
+        ...
+
+    def join(self, connection: object) -> Joined:
+        """The store on this connection. `ConfigError` if it is none to this very database."""
+        ...
 
 
 @runtime_checkable

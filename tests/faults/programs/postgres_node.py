@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from typing import Any
 
 from tenure.backends.postgres import migrate
 from tenure.backends.postgres.database import Connection, Database, Rows, Statement
@@ -41,12 +42,12 @@ def _stop_inside(options: Options) -> None:
         self: Database,
         *statements: Statement,
         name: str | None = None,
-        limit: float | None = None,
+        **more: Any,
     ) -> list[Rows]:
-        fires = any("planned" in text for text, _ in statements)
+        fires = any("planned AS" in text for text, _ in statements)
         where = _told_where(options) if fires else None
         if where is None:
-            return await run(self, *statements, name=name, limit=limit)
+            return await run(self, *statements, name=name, **more)
         try:
             result = await self.use(lambda c: _by_hand(options, self, c, statements, name, where))
         except BaseException as error:

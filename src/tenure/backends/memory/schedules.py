@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from tenure.backends import rows
 from tenure.backends.base import RUNS, SCHEDULES
 from tenure.backends.memory.tables import MemoryTables
 from tenure.errors import Conflict, NotFound
@@ -23,7 +24,6 @@ from tenure.model import (
     Occurrence,
     RunState,
     Schedule,
-    ScheduleSpec,
 )
 
 
@@ -49,9 +49,10 @@ class MemorySchedules:
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
         t = self._tables
+        named = {schedule.name: schedule for schedule in t.schedules.values()}
         before: set[str] = set()  # in this call
         for change in changes:
-            name, stored = change.spec.name, t.named(change.spec.name)
+            name, stored = change.spec.name, named.get(change.spec.name)
             if change.replaces is None and (stored is not None or name in before):
                 raise Conflict(f"a schedule named {name!r} exists already.")
             if change.replaces is not None and (
@@ -61,29 +62,18 @@ class MemorySchedules:
             before.add(name)
         now, changed = t.clock.now(), []
         for change in changes:
-            old = change.replaces
-            if old is None:
+            if change.replaces is None:
                 t.last_uid += 1
-            schedule = Schedule(
-                uid=old.uid if old else t.last_uid,
-                spec=_with_lock(change, old.uid if old else t.last_uid),
-                active=change.active,
-                next_nominal=change.next_nominal,
-                next_due=change.next_due,
-                version=old.version + 1 if old else 1,
-                created_at=old.created_at if old else now,
-                updated_at=now,
-                reason=change.reason,
-            )
-            t.schedules[schedule.uid] = schedule
+            uid = t.last_uid if change.replaces is None else change.replaces.uid
+            schedule = t.schedules[uid] = rows.stored(change, uid, now)
             t.miss(schedule, change, 0)
             changed.append(schedule)
         t.wakeups.send(SCHEDULES)
         return changed
 
-    async def remove(self, name: str) -> bool:
+    async def remove(self, name: str, version: int | None = None) -> bool:
         schedule = self._tables.named(name)
-        if schedule is None:
+        if schedule is None or version not in (None, schedule.version):
             return False
         del self._tables.schedules[schedule.uid]
         for run in self._tables.runs.values():
@@ -219,11 +209,6 @@ def _unchanged(stored: Schedule | None, read: Schedule) -> bool:
         read.version,
         read.next_nominal,
     )
-
-
-def _with_lock(change: Change, uid: int) -> ScheduleSpec:
-    """The lock key is the schedule's own unless one was given."""
-    return change.spec if change.spec.lock else replace(change.spec, lock=f"schedule:{uid}")
 
 
 def _due(schedule: Schedule) -> DueSchedule:

@@ -7,9 +7,12 @@ blocking calls have one more: see line.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import urlsplit
 
+from tenure.backends.base import Joined
 from tenure.backends.postgres import migrate as migrations
+from tenure.backends.postgres.borrowed import IDENTITY, Borrowed, JoinedSchedules
 from tenure.backends.postgres.database import Database
 from tenure.backends.postgres.diagnose import diagnose
 from tenure.backends.postgres.leases import PostgresLeases
@@ -18,7 +21,7 @@ from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.clock import Clock, SystemClock
-from tenure.errors import SchemaMismatch
+from tenure.errors import SchemaMismatch, StoreError
 from tenure.model import Finding, Pending
 
 CONNECTIONS = 4
@@ -39,6 +42,7 @@ class PostgresBackend:
         self._url = url
         self._namespace = namespace
         self._clock = clock = clock or SystemClock()
+        self._identity: str | None = None
         self._for_leases = Database(url, schema, 1, limit, "tenure leases")
         self._for_the_rest = Database(url, schema, CONNECTIONS, limit, "tenure store")
         self.wakeups = PostgresWakeups(self._for_leases, namespace, clock)
@@ -91,6 +95,18 @@ class PostgresBackend:
             return await diagnose(self._for_the_rest, self._clock)
         finally:
             await self._for_the_rest.drop_idle()
+
+    async def identify(self) -> None:
+        if self._identity is None:
+            with suppress(StoreError):  # not for this role: then connections are not compared
+                (row,) = await self._for_the_rest.one(IDENTITY, {})
+                self._identity = row["identity"]
+
+    def join(self, connection: object) -> Joined:
+        borrowed = Borrowed(connection, self._for_the_rest.schema, self._identity)
+        shared = (self.wakeups, self._namespace)
+        schedules = JoinedSchedules(borrowed, *shared)
+        return Joined(schedules, PostgresRuns(borrowed, *shared, schedules))
 
     async def close(self) -> None:
         await self.wakeups.close()

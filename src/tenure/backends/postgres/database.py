@@ -20,7 +20,7 @@ import select
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -33,10 +33,13 @@ NO_ANSWER = (
     "PostgreSQL does not answer: the line or the server hangs, or all of this process's"
     " connections are busy"
 )
+UNIQUE_VIOLATION = "23505"
 T = TypeVar("T")
 PREPARE_AFTER = 3
 Statement = tuple[str, Mapping[str, Any]]
 Rows = list[DictRow]
+Check = Callable[[list[Rows]], Exception | None]
+"""Looks at what a transaction's statements gave. What it returns is raised, and undoes them."""
 
 _KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
 PROCESS = "SELECT pg_backend_pid() AS pid"
@@ -69,6 +72,38 @@ class _Outdated(Exception):
     """What was prepared cannot be executed any more. Nothing was changed; ask again, elsewhere."""
 
 
+class Transactions(Protocol):
+    """Where a store's statements run: on connections of our own, or on one of the user's."""
+
+    schema: str
+
+    def statements(self, file: str) -> dict[str, str]: ...
+
+    async def run(
+        self,
+        *statements: Statement,
+        name: str | None = None,
+        limit: float | None = None,
+        size: float = 1.0,
+        check: Check | None = None,
+    ) -> list[Rows]: ...
+
+    async def one(
+        self, text: str, values: Mapping[str, Any], limit: float | None = None
+    ) -> Rows: ...
+
+
+def statements(file: str, schema: str) -> dict[str, str]:
+    """The named statements of a file, for this schema."""
+    words = {
+        "schema": quoted(schema),
+        "key_of_first": _KEY.format(column="%(first)s::timestamptz"),
+        "key_of_nominal": _KEY.format(column="l.nominal"),
+        "key_of_missed": _KEY.format(column="l.missed_first"),
+    }
+    return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
+
+
 class Database:
     """A few connections to one database, each used by one transaction at a time.
 
@@ -91,43 +126,53 @@ class Database:
         """Hears of what this process has committed, topic by topic."""
 
     def statements(self, file: str) -> dict[str, str]:
-        """The named statements of a file, for this schema."""
-        words = {
-            "schema": quoted(self.schema),
-            "key_of_first": _KEY.format(column="%(first)s::timestamptz"),
-            "key_of_nominal": _KEY.format(column="l.nominal"),
-            "key_of_missed": _KEY.format(column="l.missed_first"),
-        }
-        return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
+        return statements(file, self.schema)
 
     async def run(
-        self, *statements: Statement, name: str | None = None, limit: float | None = None
+        self,
+        *statements: Statement,
+        name: str | None = None,
+        limit: float | None = None,
+        size: float = 1.0,
+        check: Check | None = None,
     ) -> list[Rows]:
         """Execute these in one transaction and one round trip; the rows of each.
 
         `limit`: how many seconds it may take, for a caller that will not wait for as long as most.
+        `size`: how many times as long as most it may take, for a caller that brings a lot.
+        `check` has a look before the transaction ends: one more round trip.
         """
+        longest = min(size * self.longest, limit or size * self.longest)
 
-        async def work(connection: Connection) -> list[Rows]:
-            own = await self._own(connection, limit)
-            if own and len(statements) == 1 and name is None:
-                return [await _rows(await connection.execute(*statements[0]))]
+        async def work(connection: Connection) -> tuple[list[Rows], Exception | None]:
+            own = await self._own(connection, longest)
+            if own and len(statements) == 1 and name is None and check is None:
+                return [await _rows(await connection.execute(*statements[0]))], None
             # Not connection.transaction(): in a pipeline that waits for the server at each step.
             async with connection.pipeline():
                 await connection.execute("BEGIN", prepare=False)
                 if not own:
-                    await self.limit(connection, name, limit)
+                    await self.limit(connection, name, longest)
                 elif name is not None:
                     await connection.execute(_NAME, {"name": name})
                 cursors = [await connection.execute(text, values) for text, values in statements]
-                await connection.execute("COMMIT", prepare=False)
-            return [await _rows(cursor) for cursor in cursors]
+                if check is None:
+                    await connection.execute("COMMIT", prepare=False)
+            rows = [await _rows(cursor) for cursor in cursors]
+            if check is None:
+                return rows, None
+            problem = check(rows)
+            end = "COMMIT" if problem is None else "ROLLBACK"
+            await connection.execute(end, prepare=False)
+            return rows, problem
 
-        results = await self.use(work)
+        rows, problem = await self.use(work, max(2.0, 2 * size * self.longest))
+        if problem is not None:
+            raise problem
         for text, values in statements:
             if "topic" in values and "pg_notify" in text:
                 self.told(values["topic"])
-        return results
+        return rows
 
     async def one(self, text: str, values: Mapping[str, Any], limit: float | None = None) -> Rows:
         (rows,) = await self.run((text, values), limit=limit)
@@ -137,16 +182,16 @@ class Database:
         self, connection: Connection, name: str | None = None, limit: float | None = None
     ) -> None:
         """The first statements of a transaction: its limits, and what it is called."""
-        longest = min(self.longest, limit or self.longest)
-        await self._set_limits(connection, limits(longest, name or self._name, local=True))
+        await self._set_limits(
+            connection, limits(limit or self.longest, name or self._name, local=True)
+        )
 
-    async def _own(self, connection: Connection, limit: float | None) -> bool:
+    async def _own(self, connection: Connection, longest: float) -> bool:
         """Is the session ours alone? Then it has its limits from here on."""
         if connection.own is None:
             [row] = await _rows(await connection.execute(PROCESS))
             connection.own = not self._shared and row["pid"] == connection.info.backend_pid
             connection.prepare_threshold = PREPARE_AFTER if connection.own else None
-        longest = min(self.longest, limit or self.longest)
         if connection.own and connection.limited != longest:
             await self._set_limits(connection, limits(longest, self._name, local=False))
             connection.limited = longest
@@ -312,6 +357,15 @@ def arrays(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> dict[str, lis
     return {name: list(column) for name, column in zip(names, columns, strict=True)}
 
 
+def sqlstate(error: BaseException) -> str | None:
+    """What the server said is wrong, whichever driver, or Tenure, or SQLAlchemy, says it."""
+    for said in (error, error.__cause__, getattr(error, "orig", None)):
+        state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
+        if state is not None:
+            return str(state)
+    return None
+
+
 def translate(error: Exception) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
     text = str(error).strip()
@@ -323,6 +377,11 @@ def translate(error: Exception) -> NoReturn:
         raise StoreError(
             f"PostgreSQL refused: {text}. Grant the role the rights on Tenure's schema, or run"
             " `tenure migrate` as its owner."
+        ) from error
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        raise StoreUnavailable(
+            "somebody's open transaction has locked what was to be changed, and does not let go:"
+            f" {text}. Nothing was changed; pg_stat_activity and pg_locks say who it is."
         ) from error
     if isinstance(error, psycopg.OperationalError | OSError):
         raise StoreUnavailable(f"PostgreSQL is not available: {text}") from error

@@ -10,7 +10,7 @@ import psycopg
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS
-from tenure.backends.postgres.database import Database, Rows, Statement, arrays, as_it_is
+from tenure.backends.postgres.database import Rows, Statement, Transactions, arrays, as_it_is
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import StoreError
@@ -33,7 +33,7 @@ class PostgresRuns:
 
     def __init__(
         self,
-        database: Database,
+        database: Transactions,
         wakeups: PostgresWakeups,
         namespace: str,
         schedules: PostgresSchedules,

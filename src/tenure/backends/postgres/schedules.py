@@ -8,6 +8,7 @@ from here, if it is one of ours.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -19,7 +20,14 @@ from psycopg.rows import DictRow
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
-from tenure.backends.postgres.database import Connection, Database, arrays, as_it_is
+from tenure.backends.postgres.database import (
+    UNIQUE_VIOLATION,
+    Rows,
+    Transactions,
+    arrays,
+    as_it_is,
+    sqlstate,
+)
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
 from tenure.model import (
@@ -39,7 +47,7 @@ from tenure.model import (
 
 _schedule = partial(from_rows.schedule, when=as_it_is)
 _occurrence = partial(from_rows.occurrence, when=as_it_is)
-_values = partial(from_rows.values, moment=as_it_is)
+_values = partial(from_rows.values, moment=datetime.isoformat)
 _COLUMNS = (
     "uids",
     "versions",
@@ -54,12 +62,14 @@ _COLUMNS = (
     "anchored",
 )
 _LEADER = "tenure leader "
+_PORTION = 2_500
+"""How many changes one statement takes, and a transaction in its usual time."""
 
 
 class PostgresSchedules:
     """The schedules of one namespace."""
 
-    def __init__(self, database: Database, wakeups: PostgresWakeups, namespace: str) -> None:
+    def __init__(self, database: Transactions, wakeups: PostgresWakeups, namespace: str) -> None:
         self._database = database
         self._channel = wakeups.channel
         self._namespace = namespace
@@ -116,61 +126,33 @@ class PostgresSchedules:
         return rows[0]["term"] if rows else 0
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
-        statements: list[tuple[str, dict[str, Any]]] = []
-        wanted: list[int] = []
-        for change in changes:
-            old = change.replaces
-            values = self._named(**_values(change))
-            if old is not None:
-                values |= {"uid": old.uid, "version": old.version, "expected": old.next_nominal}
-            wanted.append(len(statements))
-            statements.append((self._sql["add" if old is None else "replace"], values))
-            if change.missed is not None and old is not None:
-                missed = {
-                    "uid": old.uid,
-                    "first": change.missed.first,
-                    "last": change.missed.last,
-                    "reason": change.missed.reason,
-                }
-                statements.append((self._sql["miss"], missed))
-        return await self._land(changes, statements, wanted)
+        added = [c for c in changes if c.replaces is None]
+        statements = [
+            (self._sql["add"], self._named(rows=_json(some))) for some in _portions(added)
+        ]
+        for some in _portions([c for c in changes if c.replaces is not None]):
+            read = json.dumps([_as_read(change) for change in some])
+            statements.append((self._sql["replace"], self._named(rows=_json(some), read=read)))
+        statements.append((self._sql["wake"], self._wake(SCHEDULES)))
 
-    async def _land(
-        self, changes: Sequence[Change], statements: list[Any], wanted: list[int]
-    ) -> list[Schedule]:
-        """All or nothing: a change that finds no row must undo those before it."""
+        def check(results: list[Rows]) -> Exception | None:
+            """All or nothing: a change that found no row undoes the others."""
+            landed = {row["name"] for rows in results[:-1] for row in rows}
+            if sum(map(len, results[:-1])) == len(changes) == len(landed):
+                return None
+            return _refused(changes, landed)
 
-        async def work(connection: Connection) -> list[Schedule]:
-            changed = []
-            async with connection.transaction():
-                async with connection.pipeline():
-                    await self._database.limit(connection)
-                    cursors = [await connection.execute(t, v) for t, v in statements]
-                for change, index in zip(changes, wanted, strict=True):
-                    row = await cursors[index].fetchone()
-                    if row is None:
-                        name = change.spec.name
-                        raise Conflict(f"schedule {name!r} changed since it was read.")
-                    changed.append(_schedule(row))
-                await connection.execute(self._sql["wake"], self._wake(SCHEDULES))
-            return changed
+        size = max(1.0, len(changes) / _PORTION)
+        *results, _ = await self._database.run(*statements, check=check, size=size)
+        landed = {row["name"]: row for rows in results for row in rows}
+        rows = [landed[change.spec.name] for change in changes]
+        return [
+            from_rows.stored(change, row["uid"], row["updated_at"])
+            for change, row in zip(changes, rows, strict=True)
+        ]
 
-        try:
-            changed = await self._database.use(work)
-        except StoreError as error:
-            if isinstance(error.__cause__, psycopg.errors.UniqueViolation):
-                raise Conflict(await self._taken(changes)) from None
-            raise
-        self._database.told(SCHEDULES)
-        return changed
-
-    async def _taken(self, changes: Sequence[Change]) -> str:
-        known = await self.find([c.spec.name for c in changes if c.replaces is None])
-        named = ", ".join(repr(name) for name in sorted(known)[:5])
-        return f"a schedule named {named} exists already."
-
-    async def remove(self, name: str) -> bool:
-        values = self._named(name=name, reason=REMOVED, **self._wake(SCHEDULES))
+    async def remove(self, name: str, version: int | None = None) -> bool:
+        values = self._named(name=name, version=version, reason=REMOVED, **self._wake(SCHEDULES))
         return bool(await self._database.one(self._sql["remove"], values))
 
     async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
@@ -228,9 +210,9 @@ class PostgresSchedules:
         statements = ((self._sql[statement], values), (self._sql["wake"], self._wake(RUNS)))
         try:
             rows, _ = await self._database.run(*statements)
-        except StoreError as error:
+        except Exception as error:
             # Somebody asked for the same at this moment: now it is there to be found.
-            if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+            if sqlstate(error) != UNIQUE_VIOLATION:
                 raise
             rows, _ = await self._database.run(*statements)
         if not rows:
@@ -278,6 +260,44 @@ class PostgresSchedules:
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
+
+
+def _portions(changes: list[Change]) -> list[list[Change]]:
+    """What one statement takes."""
+    return [changes[at : at + _PORTION] for at in range(0, len(changes), _PORTION)]
+
+
+def _json(changes: Sequence[Change]) -> str:
+    """Rows as one parameter, whatever the driver: the server knows the types of its columns."""
+    return json.dumps(
+        [_values(c) | {"uid": None if c.replaces is None else c.replaces.uid} for c in changes]
+    )
+
+
+def _as_read(change: Change) -> dict[str, Any]:
+    old, missed = change.replaces, change.missed
+    assert old is not None
+    row: dict[str, Any] = {"uid": old.uid, "version": old.version}
+    row["expected"] = None if old.next_nominal is None else old.next_nominal.isoformat()
+    if missed is not None:
+        row |= {
+            "missed_first": missed.first.isoformat(),
+            "missed_last": missed.last.isoformat(),
+            "missed_reason": missed.reason,
+        }
+    return row
+
+
+def _refused(changes: Sequence[Change], landed: set[str]) -> Conflict:
+    before: set[str] = set()
+    for change in changes:
+        name = change.spec.name
+        if name not in landed or name in before:
+            if change.replaces is None:
+                return Conflict(f"a schedule named {name!r} exists already.")
+            return Conflict(f"schedule {name!r} changed since it was read.")
+        before.add(name)
+    raise AssertionError(changes)
 
 
 def _is_older(name: str, fence: Fence) -> bool:

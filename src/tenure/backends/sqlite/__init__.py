@@ -11,7 +11,10 @@ import os
 import sqlite3
 from pathlib import Path
 
+from tenure.backends.base import Joined
 from tenure.backends.sqlite import migrate as migrations
+from tenure.backends.sqlite.afterwards import Afterwards
+from tenure.backends.sqlite.borrowed import Borrowed
 from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
@@ -85,10 +88,21 @@ class SQLiteBackend:
             self._for_the_rest, self._namespace, self._clock, self.schedules.check
         )
         self.runs = SQLiteRuns(self._for_the_rest, *shared, self.schedules.check)
+        self._afterwards = Afterwards(self._for_the_rest, self.wakeups, self._lock_file)
+
+    async def identify(self) -> None:
+        """A file is known by its name."""
+
+    def join(self, connection: object) -> Joined:
+        borrowed = Borrowed(connection, self.path)
+        shared = (self._afterwards, self._namespace, self._clock)
+        schedules = SQLiteSchedules(borrowed, *shared)
+        return Joined(schedules, SQLiteRuns(borrowed, *shared, schedules.check))
 
     async def close(self) -> None:
         if self._lock_file is None:
             return
+        self._afterwards.close()
         self.wakeups.close()
         await self._checkpoints.close()
         await self._for_leases.close()

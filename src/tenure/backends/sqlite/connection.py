@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from tenure.backends.sqlite import forks
 from tenure.clock import SystemClock
@@ -34,6 +34,14 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
 )
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
+
+
+class Transactions(Protocol):
+    """Where a store's work is done: on a connection of our own, or on one of the user's."""
+
+    async def read(self, work: Work[T]) -> T: ...
+
+    async def write(self, work: Work[T], *, unless: Work[T | None] = ...) -> T: ...
 
 
 class _Wait:
@@ -90,6 +98,10 @@ class Connection:
         """The same, on the calling thread: without the two thread switches, and blocking it."""
         self.statements += 1
         return self._guard(lambda: self._look_and_write(work, unless, _Wait()))
+
+    def read_here(self, work: Work[T]) -> T:
+        self.statements += 1
+        return self._guard(lambda: self._read(work, _Wait()))
 
     def _look_and_write(self, work: Work[T], unless: Work[T | None], wait: _Wait) -> T:
         seen = self._read(unless, wait)

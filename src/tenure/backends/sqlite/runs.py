@@ -12,8 +12,8 @@ from functools import partial
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS
 from tenure.backends.sql import load
-from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.wakeups import SQLiteWakeups
+from tenure.backends.sqlite.connection import Transactions
+from tenure.backends.sqlite.wakeups import Sends
 from tenure.clock import Clock, from_micros, to_micros
 from tenure.model import (
     ClaimBatch,
@@ -34,8 +34,8 @@ class SQLiteRuns:
 
     def __init__(
         self,
-        connection: Connection,
-        wakeups: SQLiteWakeups,
+        connection: Transactions,
+        wakeups: Sends,
         namespace: str,
         clock: Clock,
         check: Callable[[sqlite3.Connection, Fence], None],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -16,8 +17,8 @@ from functools import partial
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
 from tenure.backends.sql import load
-from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.wakeups import SQLiteWakeups
+from tenure.backends.sqlite.connection import Transactions
+from tenure.backends.sqlite.wakeups import Sends
 from tenure.clock import Clock, from_micros, to_micros
 from tenure.errors import Conflict, Fenced, NotFound
 from tenure.model import (
@@ -47,7 +48,7 @@ class SQLiteSchedules:
     """The schedules of one namespace."""
 
     def __init__(
-        self, connection: Connection, wakeups: SQLiteWakeups, namespace: str, clock: Clock
+        self, connection: Transactions, wakeups: Sends, namespace: str, clock: Clock
     ) -> None:
         self._connection = connection
         self._wakeups = wakeups
@@ -73,18 +74,35 @@ class SQLiteSchedules:
         return row["term"] if row else 0
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
-        def work(c: sqlite3.Connection) -> list[Schedule]:
+        added = [self._named(**_values(c)) for c in changes if c.replaces is None]
+
+        def work(c: sqlite3.Connection) -> tuple[int, int]:
             now = self._micros()
-            return [self._change(c, change, now) for change in changes]
+            last = c.execute(_sql["last_schedule"]).fetchone()
+            base: int = last[0] if last else 0
+            for uid, values in enumerate(added, base + 1):
+                values |= {"uid": uid, "now": now}
+            if added:
+                self._add(c, added)
+            for change in changes:
+                if change.replaces is not None:
+                    self._replace(c, change, change.replaces, now)
+            return base, now
 
-        changed = await self._connection.write(work)
+        base, now = await self._connection.write(work)
         self._wakeups.send(SCHEDULES)
-        return changed
+        uids = iter(range(base + 1, base + 1 + len(added)))
+        return [
+            from_rows.stored(
+                c, next(uids) if c.replaces is None else c.replaces.uid, from_micros(now)
+            )
+            for c in changes
+        ]
 
-    async def remove(self, name: str) -> bool:
+    async def remove(self, name: str, version: int | None = None) -> bool:
         def work(c: sqlite3.Connection) -> bool:
             row = self._find(c, [name]).get(name)
-            if row is None:
+            if row is None or version not in (None, row.version):
                 return False
             values = self._named(uid=row.uid, now=self._micros(), reason=REMOVED)
             c.execute(_sql["cancel_runs"], values)
@@ -238,23 +256,23 @@ class SQLiteSchedules:
 
         return await self._connection.read(work)
 
-    def _change(self, c: sqlite3.Connection, change: Change, now: int) -> Schedule:
-        old, name = change.replaces, change.spec.name
-        values = self._named(**_values(change), now=now)
-        if old is None:
-            try:
-                uid = c.execute(_sql["add"], values).lastrowid
-            except sqlite3.IntegrityError:
-                raise Conflict(f"a schedule named {name!r} exists already.") from None
-            c.execute(_sql["own_lock"], {"uid": uid})
-        else:
-            uid = old.uid
-            values |= {"uid": uid, "version": old.version, "expected": _micros(old.next_nominal)}
-            if not c.execute(_sql["replace"], values).rowcount:
-                raise Conflict(f"schedule {name!r} changed since it was read.")
+    def _add(self, c: sqlite3.Connection, added: list[dict[str, object]]) -> None:
+        names = Counter(str(values["name"]) for values in added)
+        taken = {name for name, times in names.items() if times > 1} | set(
+            self._find(c, list(names))
+        )
+        if taken:
+            raise Conflict(f"a schedule named {min(taken)!r} exists already.")
+        c.executemany(_sql["add"], added)
+
+    def _replace(self, c: sqlite3.Connection, change: Change, old: Schedule, now: int) -> None:
+        values = self._named(**_values(change), uid=old.uid, version=old.version, now=now)
+        values |= {"expected": _micros(old.next_nominal)}
+        if not c.execute(_sql["replace"], values).rowcount:
+            raise Conflict(f"schedule {change.spec.name!r} changed since it was read.")
         if change.missed is not None:
             missed = {
-                "uid": uid,
+                "uid": old.uid,
                 "first": to_micros(change.missed.first),
                 "last": to_micros(change.missed.last),
                 "reason": change.missed.reason,
@@ -262,7 +280,6 @@ class SQLiteSchedules:
                 "term": 0,
             }
             c.execute(_sql["miss"], missed)
-        return _schedule(c.execute(_sql["by_uid"], {"uid": uid}).fetchone())
 
     def check(self, c: sqlite3.Connection, fence: Fence) -> None:
         row = c.execute(_sql["fence"], self._named(scope=fence.scope)).fetchone()

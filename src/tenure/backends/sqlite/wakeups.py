@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from tenure.backends.callbacks import Callbacks
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.clock import Clock
 
 LOOK_EVERY = 0.015
+
+
+class Sends(Protocol):
+    """Who is told of a change, to tell others of it: at once, or when it has been committed."""
+
+    def send(self, topic: str) -> None: ...
 
 
 class SQLiteWakeups:

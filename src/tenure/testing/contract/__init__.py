@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
             "fence",
             "firing",
             "harness",
+            "joining",
             "lease_records",
             "leases",
             "machines",
@@ -53,7 +54,8 @@ from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
-from tenure.testing.contract.harness import Harness  # noqa: E402
+from tenure.testing.contract.harness import Harness, Lent  # noqa: E402
+from tenure.testing.contract.joining import JoiningContract  # noqa: E402
 from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
 from tenure.testing.contract.leases import LeaseContract  # noqa: E402
 from tenure.testing.contract.machines import lease_machine, run_machine  # noqa: E402
@@ -71,8 +73,10 @@ __all__ = [
     "FenceContract",
     "FiringContract",
     "Harness",
+    "JoiningContract",
     "LeaseContract",
     "LeaseRecordContract",
+    "Lent",
     "RecoveryContract",
     "ReleaseContract",
     "RunContract",
@@ -93,6 +97,7 @@ class BackendContract(
     FenceContract,
     CatchingUpContract,
     FiringContract,
+    JoiningContract,
     ReleaseContract,
     RunContract,
     RecoveryContract,

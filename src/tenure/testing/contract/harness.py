@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -35,6 +35,15 @@ SCOPE = "contract"
 TASK = "contract.task"
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A user's blocking connection, and how the user ends its transaction."""
+
+    connection: Any
+    commit: Callable[[], None]
+    rollback: Callable[[], None]
+
+
 class Harness(ABC):
     """A fresh store, and the means to let its time pass.
 
@@ -43,6 +52,8 @@ class Harness(ABC):
     """
 
     ttl: float = 10.0
+    many_writers: bool = False
+    """May two transactions that write be open at the same time?"""
     backend: Backend
     """Open, on an empty store."""
 
@@ -62,6 +73,11 @@ class Harness(ABC):
     async def orphan(self, name: str) -> Grant | None:
         """Acquire this lease for a holder that the store can then prove to be dead; None if the
         store has no such proof."""
+        return None
+
+    async def lend(self) -> Lent | None:
+        """A connection as a user has it, in a transaction, to a backend that can join it; None if
+        the store has no transactions of users'. The harness closes it in the end."""
         return None
 
     async def foreign(self) -> Backend | None:

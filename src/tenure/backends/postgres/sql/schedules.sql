@@ -1,6 +1,9 @@
 -- name: now
 SELECT now() AS now;
 
+-- name: clock
+SELECT clock_timestamp() AS now;
+
 -- name: lock_office
 SELECT pg_advisory_xact_lock(%(office)s);
 
@@ -29,43 +32,54 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 SELECT pg_terminate_backend(%(pid)s);
 
 -- name: add
--- The lock key is the schedule's own unless one was given.
-WITH id AS (
-    SELECT nextval(pg_get_serial_sequence('{schema}.schedule', 'uid')) AS uid
+-- Any number at once. A name that is taken is left out, and missing in the answer. The lock key is
+-- the schedule's own unless one was given.
+WITH given AS (
+    SELECT nextval(pg_get_serial_sequence('{schema}.schedule', 'uid')) AS id, r.*
+    FROM json_populate_recordset(NULL::{schema}.schedule, %(rows)s::json) r
 )
 INSERT INTO {schema}.schedule (
     uid, namespace, name, tenant, app, trigger, task, kwargs, catch_up, catch_up_limit,
-    catch_up_grace, overlap, lock, lock_rule,
-    priority, timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
-    version, created_at, updated_at
+    catch_up_grace, overlap, lock, lock_rule, priority, timeout, retries, on_crash, definition,
+    active, reason, next_nominal, next_due, version, created_at, updated_at
 ) OVERRIDING SYSTEM VALUE
 SELECT
-    id.uid, %(namespace)s, %(name)s, %(tenant)s, %(app)s, %(trigger)s, %(task)s, %(kwargs)s,
-    %(catch_up)s, %(catch_up_limit)s, %(catch_up_grace)s, %(overlap)s, coalesce(%(lock)s, 'schedule:' || id.uid), %(lock_rule)s, %(priority)s,
-    %(timeout)s, %(retries)s, %(on_crash)s, %(definition)s, %(active)s, %(reason)s,
-    %(next_nominal)s, %(next_due)s, 1, now(), now()
-FROM id
-RETURNING *;
+    id, %(namespace)s, name, tenant, app, trigger, task, kwargs, catch_up, catch_up_limit,
+    catch_up_grace, overlap, coalesce(lock, 'schedule:' || id), lock_rule, priority, timeout,
+    retries, on_crash, definition, active, reason, next_nominal, next_due, 1, now(), now()
+FROM given
+ON CONFLICT (namespace, name, removed) DO NOTHING
+RETURNING uid, name, updated_at;
 
 -- name: replace
-UPDATE {schema}.schedule SET
-    tenant = %(tenant)s, app = %(app)s, trigger = %(trigger)s, task = %(task)s, kwargs = %(kwargs)s,
-    catch_up = %(catch_up)s, catch_up_limit = %(catch_up_limit)s,
-    catch_up_grace = %(catch_up_grace)s, overlap = %(overlap)s, lock = coalesce(%(lock)s, 'schedule:' || uid),
-    lock_rule = %(lock_rule)s,
-    priority = %(priority)s, timeout = %(timeout)s, retries = %(retries)s, on_crash = %(on_crash)s,
-    definition = %(definition)s, active = %(active)s, reason = %(reason)s,
-    next_nominal = %(next_nominal)s, next_due = %(next_due)s, version = version + 1,
-    updated_at = now()
-WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
-  AND next_nominal IS NOT DISTINCT FROM %(expected)s AND removed = 0
-RETURNING *;
-
--- name: miss
-INSERT INTO {schema}.occurrence
-    (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
-VALUES (%(uid)s, 'planned', {key_of_first}, %(first)s, %(last)s, 'missed', %(reason)s, now(), 0)
-ON CONFLICT DO NOTHING;
+-- Any number at once. One that is not as it was read is left out, and missing in the answer.
+WITH l AS (
+    SELECT * FROM json_to_recordset(%(read)s::json) AS l (
+        uid bigint, version integer, expected timestamptz,
+        missed_first timestamptz, missed_last timestamptz, missed_reason text)
+), replaced AS (
+    UPDATE {schema}.schedule s SET
+        tenant = r.tenant, app = r.app, trigger = r.trigger, task = r.task, kwargs = r.kwargs,
+        catch_up = r.catch_up, catch_up_limit = r.catch_up_limit,
+        catch_up_grace = r.catch_up_grace, overlap = r.overlap,
+        lock = coalesce(r.lock, 'schedule:' || s.uid), lock_rule = r.lock_rule,
+        priority = r.priority, timeout = r.timeout, retries = r.retries, on_crash = r.on_crash,
+        definition = r.definition, active = r.active, reason = r.reason,
+        next_nominal = r.next_nominal, next_due = r.next_due, version = s.version + 1,
+        updated_at = now()
+    FROM json_populate_recordset(NULL::{schema}.schedule, %(rows)s::json) r JOIN l USING (uid)
+    WHERE s.uid = r.uid AND s.namespace = %(namespace)s AND s.version = l.version
+      AND s.next_nominal IS NOT DISTINCT FROM l.expected AND s.removed = 0
+    RETURNING s.uid, s.name, s.updated_at
+), missed AS (
+    INSERT INTO {schema}.occurrence
+        (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
+    SELECT l.uid, 'planned', {key_of_missed}, l.missed_first, l.missed_last, 'missed',
+        l.missed_reason, now(), 0
+    FROM l JOIN replaced USING (uid) WHERE l.missed_first IS NOT NULL
+    ON CONFLICT DO NOTHING
+)
+SELECT uid, name, updated_at FROM replaced;
 
 -- name: wake
 SELECT pg_notify(%(channel)s, %(topic)s);
@@ -86,6 +100,7 @@ WITH gone AS (
     SET removed = uid, active = false, reason = %(reason)s, next_nominal = NULL, next_due = NULL,
         version = version + 1, updated_at = now()
     WHERE namespace = %(namespace)s AND name = %(name)s AND removed = 0
+      AND version = coalesce(%(version)s::integer, version)
     RETURNING uid
 ), cancelled AS (
     UPDATE {schema}.run r SET state = 'cancelled', finished_at = now(), error = %(reason)s

@@ -7,22 +7,21 @@ WHERE term < excluded.term;
 -- name: fence
 SELECT term, holder FROM tenure_fence WHERE namespace = :namespace AND scope = :scope;
 
--- name: add
-INSERT INTO tenure_schedule (
-    namespace, name, tenant, app, "trigger", task, kwargs, catch_up, catch_up_limit,
-    catch_up_grace, overlap, lock, lock_rule,
-    priority, timeout, retries, on_crash, definition, active, reason, next_nominal, next_due,
-    version, created_at, updated_at
-) VALUES (
-    :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :catch_up_limit,
-    :catch_up_grace, :overlap,
-    coalesce(:lock, ''), :lock_rule, :priority, :timeout, :retries, :on_crash, :definition, :active, :reason,
-    :next_nominal, :next_due, 1, :now, :now
-);
+-- name: last_schedule
+SELECT seq FROM sqlite_sequence WHERE name = 'tenure_schedule';
 
--- name: own_lock
+-- name: add
 -- The lock key is the schedule's own unless one was given.
-UPDATE tenure_schedule SET lock = 'schedule:' || uid WHERE uid = :uid AND lock = '';
+INSERT INTO tenure_schedule (
+    uid, namespace, name, tenant, app, "trigger", task, kwargs, catch_up, catch_up_limit,
+    catch_up_grace, overlap, lock, lock_rule, priority, timeout, retries, on_crash, definition,
+    active, reason, next_nominal, next_due, version, created_at, updated_at
+) VALUES (
+    :uid, :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :catch_up_limit,
+    :catch_up_grace, :overlap, coalesce(:lock, 'schedule:' || :uid), :lock_rule, :priority,
+    :timeout, :retries, :on_crash, :definition, :active, :reason, :next_nominal, :next_due, 1,
+    :now, :now
+);
 
 -- name: replace
 UPDATE tenure_schedule SET
@@ -40,9 +39,6 @@ WHERE uid = :uid AND namespace = :namespace AND version = :version
 INSERT OR IGNORE INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
 VALUES (:uid, 'planned', :first, :first, :last, 'missed', :reason, :now, :term);
-
--- name: by_uid
-SELECT * FROM tenure_schedule WHERE uid = :uid;
 
 -- name: find
 SELECT * FROM tenure_schedule
