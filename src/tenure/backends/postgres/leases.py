@@ -211,7 +211,7 @@ class PostgresLeases:
         return {
             "namespace": self._namespace,
             "name": name,
-            "channel": self._wakeups.channel,
+            "channel": self._wakeups.channel_of(lease_topic(name)),
             "topic": lease_topic(name),
         }
 
