@@ -61,8 +61,10 @@ class WakeupContract:
         )
         await other.schedules.change([adding("a", None)])
         assert await harness.heard(heard)
+        while seen[-1] != 1:  # that one came for nothing, before the change
+            heard.clear()
+            assert await harness.heard(heard)
         stop()
-        assert seen[-1] == 1
 
     async def test_own_changes_wake_too(self, harness: Harness) -> None:
         heard = asyncio.Event()
