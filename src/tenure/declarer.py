@@ -18,9 +18,10 @@ from tenure.backends.base import LeaseStore, ReleaseStore, ScheduleStore
 from tenure.clock import Clock
 from tenure.declarations import Decision, Declarations, decide, starting
 from tenure.errors import Conflict, InvalidSchedule, StoreUnavailable
-from tenure.facts import Facts
+from tenure.facts import Facts, ScheduleOrphaned
 from tenure.model import Declared
 from tenure.presence import PRESENCE
+from tenure.reaper import LATEST_RETRY
 from tenure.roster import Roll, Roster
 from tenure.service import Service
 from tenure.settings import Settings
@@ -55,7 +56,11 @@ class Declarer(Service):
         self._schedules = schedules
         self._node = node
         self._settings = settings
-        self._roster = Roster(mine.app, mine.release.digest, settings.ttl)
+        # Not less than the living need to renew their presence, after an outage.
+        patience = max(settings.rollout_grace, settings.renew_every, LATEST_RETRY)
+        self._roster = Roster(mine.app, mine.release.digest, patience)
+        self._undeclared: dict[str, float] = {}
+        """Since when we have seen that nobody declares these schedules."""
         self._others: frozenset[object] = frozenset()
         """As they were at the last look."""
         self._unchanged = 0
@@ -63,7 +68,7 @@ class Declarer(Service):
         self._agreed = False
         """Did code and store agree, with the others as they were?"""
         self._pending = False
-        """Is there a release that counts only because a node has just started with it?"""
+        """Is there something that only time decides?"""
 
     async def declare(self) -> None:
         """At the start of a node, before it is present: add what is new, replace what is older."""
@@ -117,6 +122,7 @@ class Declarer(Service):
             started = starting(known, self._settings.ttl)
             self._pending = bool(started - roll.live - {self._mine.release.digest})
             decisions = decide(self._mine, known, roll.live | started, joining=joining)
+            decisions = self._without_hasty(decisions)
             if not decisions:
                 return True
             if joining:
@@ -139,6 +145,19 @@ class Declarer(Service):
                 failures = 0
                 self._tell(batch)
         return False
+
+    def _without_hasty(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """What nobody declares is not orphaned at once: those who do may be restarting."""
+        now = self.clock.monotonic()
+        orphans = {d.change.spec.name for d in decisions if isinstance(d.fact, ScheduleOrphaned)}
+        self._undeclared = {name: self._undeclared.get(name, now) for name in orphans}
+        hasty = {
+            name
+            for name, since in self._undeclared.items()
+            if now - since < self._settings.rollout_grace
+        }
+        self._pending |= bool(hasty)
+        return [d for d in decisions if d.change.spec.name not in hasty]
 
     async def _known(self) -> Declared:
         known = await self._releases.declared(self._mine.app)

@@ -1,9 +1,10 @@
 """Which releases of an app live, as far as one node can tell from the presences of nodes.
 
-A node that left is gone at once, and so is one that is proven dead. One whose presence expired, or
-is not there any more, may be alive: when nobody could reach the lease store everybody's presence
-has expired, and one that was emptied has forgotten them all. Such a node counts as live until it
-has been away for `patience` seconds on our own clock: the living have come back by then.
+Whoever is away counts as live for a while, `patience` seconds on our own clock. A node that we saw
+and that left or died may be restarting. One whose presence expired, or is not there any more, may
+be alive: when nobody could reach the lease store everybody's presence has expired, and one that was
+emptied has forgotten them all. Only of those that had left or were proven dead before we first
+looked nobody expects anything.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Roll:
     """The nodes of other releases, present and past, and whether they count as live. While this is
     the same, nobody of them has come or gone."""
     settles_in: float | None = None
-    """When the first of those that are away ceases to count."""
+    """When the first of them that is away ceases to count."""
 
 
 class Roster:
@@ -45,28 +46,24 @@ class Roster:
         """Those that are proven to be."""
 
     def doubtful(self, records: Iterable[LeaseRecord]) -> list[LeaseRecord]:
-        """Those that count as live and may be dead: a proof of that would help."""
-        return [
-            record
-            for record in self._expired(records)
-            if record.name not in self._away or record.name in self._known
-        ]
+        """Those that nobody has seen alive: a proof of their death would settle it."""
+        return [record for record in self._expired(records) if record.name not in self._away]
 
     def look(
         self, records: Collection[LeaseRecord], now: float, dead: Collection[str] = ()
     ) -> Roll:
         """Note who is there. `dead` are the names of those that are proven to be."""
-        names = {record.name for record in records}
-        self._dead = (self._dead | set(dead)) & names
+        self._dead = (self._dead | set(dead)) & {record.name for record in records}
         told = {record.name: _release_of(record) for record in records if self._is_of_app(record)}
         live = {record.name for record in records if record.live and record.name in told}
-        away = {record.name for record in self._expired(records)} | (self._known.keys() - names)
+        away = {record.name for record in self._expired(records)} | (self._known.keys() - live)
         self._away = {name: self._away.get(name, now) for name in away}
         spared = {n for n, since in self._away.items() if now - since < self._patience}
         self._known = {
             name: told[name] if name in told else self._known[name] for name in live | spared
         }
-        left = [self._patience - (now - self._away[name]) for name in spared]
+        others = {n for n, release in self._known.items() if release != self._release}
+        left = [self._patience - (now - self._away[name]) for name in spared & others]
         return Roll(
             at=now,
             live=frozenset(self._known.values()),

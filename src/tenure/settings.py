@@ -45,6 +45,9 @@ class Settings:
     rollout_poll: float = 5.0
     """How often a node looks for nodes of other releases that came or went; while none do, four
     times less often."""
+    rollout_grace: float = 15.0
+    """How long the last nodes of a release may be away, restarting perhaps, before an older
+    definition returns, and before what nobody declares is orphaned."""
     grace: float = 30.0
     """How long a polite stop waits for running tasks."""
     retention: float = 7 * 86_400.0
@@ -76,7 +79,14 @@ class Settings:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be greater than 0, not {getattr(self, name)!r}.")
-        for name in ("concurrency", "grace", "retention", "max_crashes", "backoff"):
+        for name in (
+            "concurrency",
+            "grace",
+            "retention",
+            "max_crashes",
+            "backoff",
+            "rollout_grace",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative: {getattr(self, name)!r}.")
 

@@ -23,6 +23,7 @@ from tests.unit.services import SETTINGS, faulty, holder, listening, names
 
 TTL = SETTINGS.ttl
 POLL = SETTINGS.rollout_poll
+GRACE = SETTINGS.rollout_grace
 
 
 class World:
@@ -99,6 +100,12 @@ class Node:
         await self.declarer.step()
         return list(self.told)
 
+    async def wait(self) -> list[Fact]:
+        """What it tells of a step, after those that were away at this one have ceased to count."""
+        assert not await self.step()
+        await self.world.pass_time(GRACE + 0.1, self)
+        return await self.step()
+
 
 @pytest.fixture
 def world() -> World:
@@ -142,9 +149,39 @@ async def test_rollback_when_the_last_newer_node_has_left(world: World) -> None:
     first, second = await world.start("new 1", a=20), await world.start("new 2", a=20)
     await settle(world, old, first, second)
     await first.leave()
-    assert not await old.step()
+    await world.pass_time(GRACE, old, second)
+    assert not await old.wait()
+    await second.appear()
+    assert not await old.wait()
     await second.leave()
-    assert names(await old.step()) == ["schedule.replaced"]
+    assert names(await old.wait()) == ["schedule.replaced"]
+    assert await world.interval("a") == "10.0"
+
+
+async def test_newer_node_that_restarts_is_waited_for(world: World) -> None:
+    old, new = await world.start("old", a=10), await world.start("new", a=20)
+    await settle(world, old, new)
+    await new.leave()
+    assert not await old.step()
+    await world.pass_time(GRACE - 1, old)
+    assert not await old.step()
+    again = await world.start("new again", a=20)
+    assert not again.told
+    assert not await old.wait()
+    assert await world.interval("a") == "20.0"
+
+
+async def test_older_node_that_starts_when_the_newer_have_left_waits_for_nobody(
+    world: World,
+) -> None:
+    new = await world.start("new", a=20)
+    await (await world.start("old", a=10)).leave()
+    newest = await world.start("newest", a=30)
+    await world.pass_time(TTL + 1)
+    await new.leave()
+    await newest.leave()
+    old = await world.start("old again", a=10)
+    assert names(old.told) == ["schedule.replaced"]
     assert await world.interval("a") == "10.0"
 
 
@@ -166,16 +203,14 @@ async def test_rollback_by_deploying_the_older_code_again(world: World) -> None:
     assert await world.interval("a") == "20.0"
     await settle(world, new, back)
     await new.leave()
-    assert names(await back.step()) == ["schedule.replaced"]
+    assert names(await back.wait()) == ["schedule.replaced"]
 
 
-async def test_killed_node_counts_until_it_was_away_for_a_ttl(world: World) -> None:
+async def test_killed_node_counts_until_its_lease_has_expired_for_a_while(world: World) -> None:
     old, new = await world.start("old", a=10), await world.start("new", a=20)
     await settle(world, old, new)
     await world.pass_time(TTL + 1, old)
-    assert not await old.step()
-    await world.pass_time(TTL, old)
-    assert names(await old.step()) == ["schedule.replaced"]
+    assert names(await old.wait()) == ["schedule.replaced"]
 
 
 async def test_outage_in_which_every_presence_expired_changes_nothing(world: World) -> None:
@@ -197,7 +232,8 @@ async def test_vanished_task_is_orphaned_with_the_last_node_and_revives(world: W
     old, new = await world.start("old", a=10, b=10), await world.start("new", a=10)
     await settle(world, old, new)
     await old.leave()
-    assert names(await new.step()) == ["schedule.orphaned"]
+    assert not await new.wait()  # now they have ceased to count, and nobody declares it
+    assert names(await new.wait()) == ["schedule.orphaned"]
     assert is_orphaned(await world.the("b"))
     await world.pass_time(60, new)
     back = await world.start("back", a=10, b=10)
@@ -218,7 +254,22 @@ async def test_start_that_fails_orphans_nothing(world: World) -> None:
     assert await new.declarer.step() is None
     assert (await world.the("b")).active
     await new.appear()
-    assert names(await new.step()) == ["schedule.orphaned"]
+    assert names(await new.wait()) == ["schedule.orphaned"]
+
+
+async def test_orphan_is_waited_for_after_a_restart_of_all(world: World) -> None:
+    """Two programs under one app: the one that is back first does not orphan the other's."""
+    both = await world.start("web", a=10), await world.start("worker", b=10)
+    await settle(world, *both)
+    for node in both:
+        await node.leave()
+    web = await world.start("web again", a=10)
+    assert not await web.step()
+    await world.pass_time(GRACE - 1, web)
+    assert not await web.step()
+    await world.start("worker again", b=10)
+    assert not await web.wait()
+    assert (await world.the("b")).active
 
 
 async def test_removed_by_hand_comes_back_with_the_next_start_only(world: World) -> None:
@@ -238,8 +289,8 @@ async def test_apps_do_not_touch_each_other(world: World) -> None:
     bank = await world.start("bank", app="bank", b=10)
     await settle(world, shop, bank)
     await bank.leave()
-    await world.pass_time(TTL + 1, shop)
-    assert not await shop.step()
+    for _ in range(3):
+        assert not await shop.wait()
     assert (await world.the("b")).active
 
 
@@ -294,9 +345,10 @@ async def test_node_that_stood_still_looks_again_before_it_judges(world: World) 
     old, new = await world.start("old", a=10, b=10), await world.start("new", a=10)
     await settle(world, old, new)
     await old.leave()
+    assert not await new.wait()
 
     async def freeze() -> None:
-        world.clock.advance(3 * TTL)
+        world.clock.advance(3 * GRACE)
         await world.start("old again", a=10, b=10)
         new.releases.after.clear()
 
@@ -345,6 +397,8 @@ async def test_node_looks_again_soon_when_others_came_or_went(world: World) -> N
     assert (await old.declarer.step() or 0) < 1.11 * POLL
     await settle(world, old, new)
     await new.leave()
+    assert await old.declarer.step() == pytest.approx(GRACE, abs=0.1)
+    await world.pass_time(GRACE + 0.1, old)
     assert (await old.declarer.step() or 0) < 1.11 * POLL
     assert (await old.declarer.step() or 0) > 0.89 * POLL * SELDOM
 
@@ -353,6 +407,8 @@ async def test_failed_comparison_is_made_again(world: World) -> None:
     old, new = await world.start("old", a=10), await world.start("new", a=20)
     await settle(world, old, new)
     await new.leave()
+    assert not await old.step()
+    await world.pass_time(GRACE + 0.1, old)
     old.releases.down.add("declared")
     await old.declarer.guarded_step()
     old.releases.down.clear()

@@ -63,14 +63,32 @@ async def test_node_that_does_not_say_counts_as_such(world: World) -> None:
     assert (await world.look()).live == {None}
 
 
-async def test_node_that_left_is_gone_at_once(world: World) -> None:
+async def test_node_that_left_before_we_came_is_gone(world: World) -> None:
+    await world.node("bob")
+    await world.leave("bob")
+    roll = await world.look()
+    assert roll.live == frozenset()
+    assert roll.others == {(PRESENCE + "bob", "other", False)}
+
+
+async def test_node_that_leaves_may_be_restarting(world: World) -> None:
     await world.node("bob")
     before = await world.look()
     await world.leave("bob")
     after = await world.look()
-    assert before.live == {"other"}
-    assert after.live == frozenset()
-    assert before.others != after.others
+    assert (after.live, after.others, after.settles_in) == (before.live, before.others, PATIENCE)
+    world.clock.advance(PATIENCE)
+    gone = await world.look()
+    assert gone.live == frozenset()
+    assert gone.others == {(PRESENCE + "bob", "other", False)}
+    assert (await world.look()).others == gone.others
+
+
+async def test_nobody_waits_for_nodes_of_the_own_release(world: World) -> None:
+    await world.node("ann", "mine")
+    await world.look()
+    await world.leave("ann")
+    assert (await world.look()).settles_in is None
 
 
 async def test_node_that_came_and_went_between_two_looks_is_news(world: World) -> None:
@@ -115,9 +133,8 @@ async def test_node_that_comes_back_in_time_was_never_away(world: World) -> None
     assert (await world.look()).settles_in == PATIENCE
 
 
-async def test_node_that_is_proven_dead_is_gone_for_good(world: World) -> None:
+async def test_node_that_was_proven_dead_before_we_came_is_gone_for_good(world: World) -> None:
     await world.node("bob")
-    await world.look()
     world.clock.advance(TTL + 1)
     gone = await world.look("bob")
     assert (gone.live, gone.settles_in) == (frozenset(), None)
@@ -125,14 +142,26 @@ async def test_node_that_is_proven_dead_is_gone_for_good(world: World) -> None:
     assert (again.live, again.others) == (gone.live, gone.others)
 
 
-async def test_nobody_asks_for_a_proof_against_those_who_are_gone(world: World) -> None:
+async def test_node_that_dies_may_be_restarting(world: World) -> None:
+    await world.node("bob")
+    await world.look()
+    world.clock.advance(TTL + 1)
+    dead = await world.look("bob")
+    assert dead.live == {"other"}
+    assert dead.settles_in == PATIENCE
+    world.clock.advance(PATIENCE)
+    assert (await world.look()).live == frozenset()
+    assert (await world.look()).live == frozenset()
+
+
+async def test_proof_is_asked_for_once(world: World) -> None:
     await world.node("bob")
     world.clock.advance(TTL + 1)
-    await world.look()
     assert world.roster.doubtful(await world.leases.all(PRESENCE))
-    world.clock.advance(PATIENCE)
-    await world.look()
-    assert not world.roster.doubtful(await world.leases.all(PRESENCE))
+    for _ in range(3):
+        await world.look()
+        assert not world.roster.doubtful(await world.leases.all(PRESENCE))
+        world.clock.advance(PATIENCE)
 
 
 async def test_node_that_the_lease_store_forgot_counts_until_patience_ends(world: World) -> None:
@@ -148,6 +177,8 @@ async def test_buried_node_is_gone(world: World) -> None:
     await world.node("bob")
     await world.look()
     world.clock.advance(TTL + 1)
+    await world.look()
+    world.clock.advance(PATIENCE)
     grant = await world.leases.acquire(PRESENCE + "bob", holder("reaper"), TTL)
     assert isinstance(grant, Grant)
     await world.leases.release(grant, "buried")

@@ -28,7 +28,7 @@ def main(options: Options) -> None:
 def make(options: Options) -> Scheduler:
     """A scheduler as the options say.
 
-    ttl, settings: its numbers. leases: where they are, if not in the store.
+    ttl, settings: its numbers. leases: where they are, if not in the store. app: of its tasks.
     triggers: names of types that only this code knows; they are read as `every`.
     tasks: a list of
         name; seconds: its interval
@@ -40,7 +40,10 @@ def make(options: Options) -> Scheduler:
         stored._TYPES[name], stored.KNOWN[name] = Every, (1,)
     numbers = {"ttl": options["ttl"], "reap_every": 0.5, **options.get("settings", {})}
     scheduler = Scheduler(
-        options["url"], leases=options.get("leases"), settings=Settings(**numbers)
+        options["url"],
+        leases=options.get("leases"),
+        app=options.get("app", "default"),
+        settings=Settings(**numbers),
     )
     for spec in options.get("tasks", []):
         declare(scheduler, options, **spec)
