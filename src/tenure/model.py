@@ -226,10 +226,11 @@ class Declared:
     releases: list[Release]
 
 
-@dataclass(frozen=True, slots=True)
-class DueSchedule:
+class DueSchedule(NamedTuple):
     """As much of a due schedule as planning needs. Without `next_nominal` it was never planned:
-    it was put into the store by SQL, where there are no triggers."""
+    it was put into the store by SQL, where there are no triggers.
+
+    A tuple, as its firing is: thousands of them are made in a tick."""
 
     uid: int
     name: str
@@ -260,8 +261,7 @@ class Planned(NamedTuple):
     due: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(NamedTuple):
     """One schedule moved on: what is fired, what was missed, and where its plan goes from here.
 
     It lands only if the schedule still has `version` and `expected` (compare-and-set).

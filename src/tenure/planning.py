@@ -31,6 +31,9 @@ MOST_AT_ONCE = 5_000
 MOST_REMEMBERED = 16_384
 """How many stretches are worth remembering."""
 PUT_OFF = timedelta(seconds=10)
+# As plain text: looking a member up takes longer than comparing with it, and this is done for each.
+_ALLOW, _SKIP = Overlap.ALLOW.value, Overlap.SKIP.value
+_NONE, _ALL = CatchUp.NONE.value, CatchUp.ALL.value
 _INSTANT = timedelta(microseconds=1)
 _LOOK_BACK = 64
 
@@ -83,13 +86,14 @@ def plan(
         if occurrences >= MOST_AT_ONCE or (count % 64 == 63 and out_of_time()):
             result.more = True
             break
-        if schedule.overlap != Overlap.ALLOW and schedule.lock is not None:
+        overlap, lock = schedule.overlap, schedule.lock
+        if overlap != _ALLOW and lock is not None:
             # The store decides an overlap against runs that it has, so a schedule that skips must
             # not meet another of its lock key in one transaction: it is for the next plan.
-            if schedule.overlap == Overlap.SKIP and schedule.lock in keys:
+            if overlap == _SKIP and lock in keys:
                 result.more = True
                 continue
-            keys.add(schedule.lock)
+            keys.add(lock)
         try:
             firing = _plan(schedule, now, stretches)
         except UnknownTrigger as error:
@@ -115,10 +119,15 @@ def _plan(schedule: DueSchedule, now: datetime, stretches: Stretches) -> Firing:
     trigger = triggers.load(schedule.trigger)
     if first is None:
         return _begin(schedule, trigger, now)
-    stretch = _stretch(schedule, trigger, first, now)
     # What depends on more than the trigger and the nominal time is each schedule's own.
-    if not trigger.jitter and schedule.catch_up != CatchUp.NONE:
-        stretches[like] = stretch
+    if trigger.jitter or schedule.catch_up == _NONE:
+        return _firing(schedule, _stretch(schedule, trigger, first, now))
+    following = trigger.next(first)
+    if following is None or following > now:  # nothing but `first` is due: the usual case
+        stretch = Stretch((Planned(first, first),), None, following, following)
+    else:
+        stretch = _stretch(schedule, trigger, first, now)
+    stretches[like] = stretch
     return _firing(schedule, stretch)
 
 
@@ -149,13 +158,13 @@ def _catch_up(
     now: datetime,
 ) -> tuple[tuple[datetime, ...], Missed | None]:
     """Which of the nominal times from `first` to `latest` are fired; the rest is missed."""
-    if schedule.catch_up == CatchUp.NONE:
+    if schedule.catch_up == _NONE:
         reason = TOO_LATE.format(schedule.catch_up_grace)
         late = now - due_at(trigger, schedule.uid, latest)
         if late > timedelta(seconds=schedule.catch_up_grace):
             return (), missed(trigger, first, latest, reason)
         return (latest,), missed(trigger, first, latest - _INSTANT, reason)
-    if schedule.catch_up == CatchUp.ALL and first < latest:
+    if schedule.catch_up == _ALL and first < latest:
         nominals = _last(trigger, first, latest, schedule.catch_up_limit)
         reason = BEYOND_LIMIT.format(schedule.catch_up_limit)
         return nominals, missed(trigger, first, nominals[0] - _INSTANT, reason)

@@ -229,7 +229,7 @@ class LooksBackThreeSeconds(Node):
                     first = rules[firing.uid].next(horizon)
                     assert first is not None
                     shorter = replace(missed, first=first) if first <= missed.last else None
-                    planned.firings[place] = replace(firing, missed=shorter)
+                    planned.firings[place] = firing._replace(missed=shorter)
             return planned
 
         self.ticker._plan = short_sighted  # type: ignore[method-assign]

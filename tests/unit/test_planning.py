@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -114,21 +113,21 @@ def test_trigger_that_only_newer_code_knows_is_put_off_and_the_others_fire(newer
 
 
 def test_all_fires_each_in_its_order() -> None:
-    late = replace(schedule(), catch_up="all")
+    late = schedule()._replace(catch_up="all")
     [firing] = plan([late], minute(3.5)).firings
     assert fired(firing) == [START, minute(1), minute(2), minute(3)]
     assert (firing.missed, firing.next_nominal) == (None, minute(4))
 
 
 def test_all_beyond_its_limit_fires_the_last_ones() -> None:
-    late = replace(schedule(), catch_up="all", catch_up_limit=2)
+    late = schedule()._replace(catch_up="all", catch_up_limit=2)
     [firing] = plan([late], minute(3.5)).firings
     assert fired(firing) == [minute(2), minute(3)]
     assert firing.missed == Missed(START, minute(1), BEYOND_LIMIT.format(2))
 
 
 def test_none_fires_what_is_within_its_grace() -> None:
-    late = replace(schedule(), catch_up="none", catch_up_grace=40.0)
+    late = schedule()._replace(catch_up="none", catch_up_grace=40.0)
     [firing] = plan([late], minute(2.5)).firings
     assert fired(firing) == [minute(2)]
     assert firing.missed == Missed(START, minute(1), TOO_LATE.format(40))
@@ -136,7 +135,7 @@ def test_none_fires_what_is_within_its_grace() -> None:
 
 
 def test_none_fires_nothing_past_its_grace() -> None:
-    late = replace(schedule(), catch_up="none", catch_up_grace=20.0)
+    late = schedule()._replace(catch_up="none", catch_up_grace=20.0)
     [firing] = plan([late], minute(2.5)).firings
     assert fired(firing) == []
     assert firing.missed == Missed(START, minute(2), TOO_LATE.format(20))
@@ -144,7 +143,7 @@ def test_none_fires_nothing_past_its_grace() -> None:
 
 
 def test_one_plan_does_not_fire_too_many_at_once() -> None:
-    many = [replace(schedule(uid), catch_up="all", catch_up_limit=1_000) for uid in range(1, 21)]
+    many = [schedule(uid)._replace(catch_up="all", catch_up_limit=1_000) for uid in range(1, 21)]
     planned = plan(many, minute(999.5))
     assert sum(len(firing.occurrences) for firing in planned.firings) == MOST_AT_ONCE
     assert planned.more
@@ -152,7 +151,7 @@ def test_one_plan_does_not_fire_too_many_at_once() -> None:
 
 def test_schedule_that_was_never_planned_begins_now() -> None:
     raw = '{"type":"every","v":1,"seconds":60}'
-    [firing] = plan([replace(schedule(1, raw), next_nominal=None)], START).firings
+    [firing] = plan([schedule(1, raw)._replace(next_nominal=None)], START).firings
     assert (firing.expected, firing.occurrences, firing.missed) == (None, (), None)
     assert (firing.next_nominal, firing.next_due) == (minute(1), minute(1))
     assert firing.trigger is not None
@@ -218,7 +217,7 @@ def test_what_is_remembered_changes_no_plan(ticks: list[tuple[int, float]], catc
     """Whatever the store's clock does between plans, forward or back."""
     remembered: Stretches = {}
     for first, now in ticks:
-        due = replace(schedule(nominal=minute(first)), catch_up=catch_up, catch_up_limit=3)
+        due = schedule(nominal=minute(first))._replace(catch_up=catch_up, catch_up_limit=3)
         fresh = plan([due], minute(first + now / 60))
         assert plan([due], minute(first + now / 60), stretches=remembered) == fresh
 
@@ -274,8 +273,8 @@ def test_every_nominal_time_is_accounted_for_exactly_once(
     for gap in gaps:
         now += timedelta(seconds=gap)
         while following is not None and following <= now:
-            due = replace(
-                schedule(trigger=trigger), next_nominal=following, next_due=following, **policy
+            due = schedule(trigger=trigger)._replace(
+                next_nominal=following, next_due=following, **policy
             )
             [firing] = plan([due], now).firings
             if firing.missed is not None:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
@@ -32,6 +33,7 @@ from tenure.model import (
     Fence,
     Fired,
     Firing,
+    Missed,
     Occurrence,
     OccurrenceState,
     Overlap,
@@ -138,7 +140,7 @@ class SQLiteSchedules:
     async def fire(
         self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
     ) -> Fired:
-        rows = [row for firing in firings for row in _rows(firing)]
+        rows = _rows(firings)
 
         def prepare(c: sqlite3.Connection) -> None:
             if not rows:
@@ -300,28 +302,34 @@ class SQLiteSchedules:
         return to_micros(self._clock.now())
 
 
-def _rows(firing: Firing) -> list[tuple[object, ...]]:
-    """One for each occurrence; the first carries the missed stretch."""
-    missed = firing.missed
-    condition = firing.uid, firing.version, _micros(firing.expected)
-    stretch: tuple[object, ...] = (None, None, None)
-    if missed is not None:
-        stretch = to_micros(missed.first), to_micros(missed.last), missed.reason
-    plan = _micros(firing.next_nominal), _micros(firing.next_due), firing.trigger
-    if not firing.occurrences:
-        return [(*condition, None, None, *stretch, *plan)]
-    rows = []
-    for nominal, due in firing.occurrences:
-        rows.append((*condition, to_micros(nominal), to_micros(due), *stretch, *plan))
-        stretch = (None, None, None)
+def _rows(firings: Sequence[Firing]) -> list[tuple[object, ...]]:
+    """One for each occurrence; the first of a firing carries the missed stretch."""
+    rows: list[tuple[object, ...]] = []
+    for uid, version, expected, occurrences, missed, next_nominal, next_due, trigger in firings:
+        condition = uid, version, _micros(expected)
+        stretch = _NOTHING if missed is None else _stretch(missed)
+        upcoming = _micros(next_nominal)
+        plan = upcoming, upcoming if next_due is next_nominal else _micros(next_due), trigger
+        for nominal, due in occurrences or _NO_OCCURRENCE:
+            at = _micros(nominal)
+            rows.append((*condition, at, at if due is nominal else _micros(due), *stretch, *plan))
+            stretch = _NOTHING
     return rows
 
 
-def _due(row: sqlite3.Row) -> DueSchedule:
+_NOTHING: tuple[object, ...] = (None, None, None)
+_NO_OCCURRENCE = ((None, None),)
+
+
+def _stretch(missed: Missed) -> tuple[object, ...]:
+    return to_micros(missed.first), to_micros(missed.last), missed.reason
+
+
+def _due(row: Sequence[Any]) -> DueSchedule:
     uid, name, version, trigger, next_nominal, next_due, *rest = row
-    return DueSchedule(
-        uid, name, version, trigger, _time(next_nominal), from_micros(next_due), *rest
-    )
+    due = from_micros(next_due)
+    nominal = due if next_nominal == next_due else _time(next_nominal)
+    return DueSchedule(uid, name, version, trigger, nominal, due, *rest)
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -41,8 +41,8 @@ class CatchingUpContract:
         fence = await harness.in_office(3, "ann")
         schedule, first = await late(harness)
         later = first + 60 * SECOND
-        plan = replace(
-            firing(schedule, next_nominal=later), occurrences=several(schedule, first, 3)
+        plan = firing(schedule, next_nominal=later)._replace(
+            occurrences=several(schedule, first, 3)
         )
         assert await harness.schedules.fire(fence, [plan]) == Fired(fired=3)
         assert await harness.schedules.fire(fence, [plan]) == Fired(stale=1)
@@ -59,7 +59,7 @@ class CatchingUpContract:
     ) -> None:
         fence = await harness.in_office()
         schedule, first = await late(harness, overlap=overlap)
-        plan = replace(firing(schedule), occurrences=several(schedule, first, 3))
+        plan = firing(schedule)._replace(occurrences=several(schedule, first, 3))
         assert await harness.schedules.fire(fence, [plan]) == Fired(fired=3)
         claimed = (await harness.runs.claim("node", [TASK], 9)).runs
         assert len(claimed) == (3 if overlap is Overlap.ALLOW else 1)
@@ -69,7 +69,7 @@ class CatchingUpContract:
         fence = await harness.in_office()
         await harness.waiting_run("before", lock="shared")
         schedule, first = await late(harness, lock="shared")
-        plan = replace(firing(schedule), occurrences=several(schedule, first, 2))
+        plan = firing(schedule)._replace(occurrences=several(schedule, first, 2))
         assert await harness.schedules.fire(fence, [plan]) == Fired(skipped=("a", "a"))
         lines = await harness.schedules.occurrences("a")
         assert [line.state for line in lines] == [OccurrenceState.SKIPPED] * 2
@@ -81,7 +81,7 @@ class CatchingUpContract:
         schedule, first = await late(harness)
         stretch = Missed(first, first + 3 * SECOND, "too late")
         later = first + 60 * SECOND
-        plan = replace(firing(schedule, missed=stretch, next_nominal=later), occurrences=())
+        plan = firing(schedule, missed=stretch, next_nominal=later)._replace(occurrences=())
         assert await harness.schedules.fire(fence, [plan]) == Fired(missed=1)
         [line] = await harness.schedules.occurrences("a")
         assert (line.state, line.reason) == (OccurrenceState.MISSED, "too late")
@@ -95,7 +95,7 @@ class CatchingUpContract:
         fence = await harness.in_office()
         schedule, first = await late(harness)
         delayed = Planned(first, await harness.schedules.now() + 60 * SECOND)
-        await harness.schedules.fire(fence, [replace(firing(schedule), occurrences=(delayed,))])
+        await harness.schedules.fire(fence, [firing(schedule)._replace(occurrences=(delayed,))])
         [run] = await harness.runs.all("a")
         assert (run.nominal, run.due) == delayed
         assert (await harness.runs.claim("node", [TASK], 9)).runs == []
@@ -108,11 +108,8 @@ class CatchingUpContract:
         assert (due.uid, due.next_nominal) == (schedule.uid, None)
         later = now + 60 * SECOND
         anchored = '{"type":"every","v":1,"seconds":60,"anchor":"2026-01-01T00:00:00+00:00"}'
-        plan = replace(
-            firing(replace(schedule, next_nominal=later), next_nominal=later),
-            expected=None,
-            occurrences=(),
-            trigger=anchored,
+        plan = firing(replace(schedule, next_nominal=later), next_nominal=later)._replace(
+            expected=None, occurrences=(), trigger=anchored
         )
         assert await harness.schedules.fire(fence, [plan]) == Fired()
         planned = await harness.the("a")
@@ -145,7 +142,7 @@ class CatchingUpContract:
         schedule, first = await late(harness)
         stretch = Missed(first, first + 2 * SECOND, "nobody was there")
         fired = Planned(first + 3 * SECOND, first + 3 * SECOND)
-        plan = replace(firing(schedule, missed=stretch), occurrences=(fired,))
+        plan = firing(schedule, missed=stretch)._replace(occurrences=(fired,))
         await harness.schedules.fire(fence, [plan])
         wanted = [first + i * SECOND for i in range(4)]
         assert await harness.schedules.backfill("a", wanted) == wanted[:3]
