@@ -77,7 +77,8 @@ class Catalog:
             )
             if trigger is None:
                 return edited(old, spec)
-            return replanned(old, spec, _check_trigger(trigger), now)
+            change = replanned(old, spec, _check_trigger(trigger), now)
+            return _check_occurs(change, trigger, now)
 
         return await self._edit(name, edit, expected_version)
 
@@ -192,7 +193,16 @@ def addition(
     """A new schedule, checked and planned."""
     of_task = name_of(tasks, task, kwargs)
     spec = make_spec(name, "", of_task, kwargs, tenant, policy, settings)
-    return added(spec, _check_trigger(trigger), now)
+    return _check_occurs(added(spec, _check_trigger(trigger), now), trigger, now)
+
+
+def _check_occurs(change: Change, trigger: triggers.Trigger, now: datetime) -> Change:
+    if change.next_nominal is None:
+        raise InvalidSchedule(
+            f"schedule {change.spec.name!r}: {trigger} would never occur: its last time lies before"
+            f" {now:%Y-%m-%d %H:%M:%S} UTC, the store's time now. Nothing was changed."
+        )
+    return change
 
 
 def name_of(tasks: Tasks, task: Task | str, kwargs: Mapping[str, Any]) -> str:

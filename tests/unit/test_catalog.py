@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure import InvalidSchedule, Scheduler, Settings, every
+from tenure import InvalidSchedule, Scheduler, Settings, at, every
 from tenure.backends.memory import MemoryBackend
 from tenure.catalog import Catalog
 from tenure.declarations import collect
@@ -75,3 +75,13 @@ def test_wrong_declaration_is_refused_before_a_store_is_opened() -> None:
 def test_ttl_beside_settings_is_refused() -> None:
     with pytest.raises(ConfigError, match="ttl and settings= were both given"):
         Scheduler("memory://", ttl=2, settings=Settings())
+
+
+async def test_what_would_never_occur_is_refused(catalog: Catalog, tasks: Tasks) -> None:
+    with pytest.raises(InvalidSchedule, match=r"would never occur: its last time lies before 20"):
+        await catalog.add("past", at("2020-01-01"), tasks["digest"], {"user": 1}, None, Policy())
+    await add(catalog, tasks)
+    with pytest.raises(InvalidSchedule, match="would never occur"):
+        await catalog.update("mine", trigger=every(days=1, end="2020-01-01", start="2019-01-01"))
+    assert [schedule.name for schedule in await catalog._store.all()] == ["mine"]
+    assert (await catalog.get("mine")).version == 1
