@@ -200,7 +200,8 @@ def _check_occurs(change: Change, trigger: triggers.Trigger, now: datetime) -> C
     if change.next_nominal is None:
         raise InvalidSchedule(
             f"schedule {change.spec.name!r}: {trigger} would never occur: its last time lies before"
-            f" {now:%Y-%m-%d %H:%M:%S} UTC, the store's time now. Nothing was changed."
+            f" {now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, the store's time now. Nothing was"
+            " changed."
         )
     return change
 
