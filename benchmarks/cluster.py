@@ -77,8 +77,13 @@ class Cluster:
 
     def start(self, count: int = 1) -> None:
         """Start nodes, and wait until they take part."""
-        started = [self._spawn() for _ in range(count)]
-        for pid in started:
+        for _ in range(count):
+            self._spawn()
+        self.complete()
+
+    def complete(self) -> None:
+        """Wait until all nodes take part."""
+        for pid in list(self._nodes):
             self.wait(lambda event, pid=pid: event.pid == pid and event.fact == "node.started")  # type: ignore[misc]
 
     def leader(self) -> Event:
@@ -101,7 +106,7 @@ class Cluster:
         )
 
     def join(self) -> None:
-        """Start a node, and do not wait for it."""
+        """Start a node, and do not wait for it yet: see `complete`."""
         self._spawn()
 
     def freeze(self, pid: int) -> float:
