@@ -24,6 +24,7 @@ from tenure.tasks import Policy, Task, Tasks, check_name
 
 ATTEMPTS = 20
 BACKFILL_LIMIT = 1_000
+UNCHANGED: Any = object()
 _INSTANT = timedelta(microseconds=1)
 _POLICY = [field for field in Policy.__dataclass_fields__ if field != "lock"]
 
@@ -59,6 +60,7 @@ class Catalog:
         trigger: triggers.Trigger | None = None,
         task: Task | str | None = None,
         kwargs: Mapping[str, Any] | None = None,
+        tenant: str | None = UNCHANGED,
         expected_version: int | None = None,
         **policy: Any,
     ) -> Schedule:
@@ -68,10 +70,9 @@ class Catalog:
             arguments = _kwargs_of(old) if kwargs is None else kwargs
             name_of_task = name_of(self._tasks, old.spec.task if task is None else task, arguments)
             parsed = Policy.parse(f"schedule {name!r}", {**_policy_of(old.spec), **policy})
+            whose = old.spec.tenant if tenant is UNCHANGED else tenant
             spec = replace(
-                self._spec(
-                    name, old.spec.trigger, name_of_task, arguments, old.spec.tenant, parsed
-                ),
+                self._spec(name, old.spec.trigger, name_of_task, arguments, whose, parsed),
                 app=old.spec.app,
                 definition=old.spec.definition,
             )
@@ -227,6 +228,8 @@ def make_spec(
 ) -> ScheduleSpec:
     """What is to be stored, checked."""
     check_name(name, "schedule")
+    if tenant is not None:
+        check_name(tenant, "tenant")
     what = f"schedule {name!r}"
     rest = {field: getattr(policy, field) for field in _POLICY}
     return ScheduleSpec(

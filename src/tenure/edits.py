@@ -15,7 +15,7 @@ from tenure.catalog import Catalog, addition
 from tenure.errors import ConfigError, InvalidSchedule
 from tenure.model import Change, RunRecord, Schedule
 from tenure.settings import Settings
-from tenure.tasks import Policy, Tasks
+from tenure.tasks import Policy, Task, Tasks
 from tenure.triggers import Trigger
 
 
@@ -49,8 +49,9 @@ Entries = Iterable[NewSchedule | Mapping[str, Any]]
 class Drafts:
     """From the user's words to changes. Nothing here asks a store, or takes Tenure's thread."""
 
-    def __init__(self, tasks: Tasks, settings: Settings, tz: str | None) -> None:
-        self.tasks = tasks
+    def __init__(self, tasks: Tasks | None, settings: Settings, tz: str | None) -> None:
+        """`tasks`: those of this process; None if it has no code, and takes names as given."""
+        self._tasks = tasks
         self._settings = settings
         self._tz = tz
 
@@ -60,7 +61,7 @@ class Drafts:
             self._settings,
             new.name,
             self.zoned(new.trigger),
-            self.tasks.named(new.task),
+            self.task(new.task),
             new.kwargs,
             new.tenant,
             Policy.parse(f"schedule {new.name!r}", new.policy),
@@ -81,6 +82,15 @@ class Drafts:
                 raise type(error)(text) from error
             changes.append(change)
         return changes
+
+    @property
+    def tasks(self) -> Tasks:
+        return self._tasks or Tasks()
+
+    def task(self, task: str | Callable[..., Any]) -> Task | str:
+        if self._tasks is None and isinstance(task, str):
+            return task
+        return self.tasks.named(task)
 
     def zoned(self, trigger: Trigger) -> Trigger:
         """In the scheduler's zone, if it has one; what is no trigger is refused by the catalog."""
@@ -120,15 +130,15 @@ class Edits:
         task: str | Callable[..., Any] | None,
         kwargs: Mapping[str, Any] | None,
         expected_version: int | None,
-        policy: Mapping[str, Any],
+        more: Mapping[str, Any],
     ) -> Schedule:
         return await self._catalog.update(
             name,
             trigger=None if trigger is None else self._drafts.zoned(trigger),
-            task=None if task is None else self._drafts.tasks.named(task),
+            task=None if task is None else self._drafts.task(task),
             kwargs=kwargs,
             expected_version=expected_version,
-            **policy,
+            **more,
         )
 
     async def pause(self, name: str, reason: str | None, expected_version: int | None) -> Schedule:

@@ -48,6 +48,8 @@ from tenure.ticker import Ticker
 from tenure.worker import Execute, Worker
 
 LEADER = "tenure/leader"
+NAMES_LIMIT = 16_384
+"""How long the names of a node's tasks may be, all in all, to be told with its presence."""
 
 
 @cache
@@ -208,12 +210,16 @@ class Node:
         self.worker.disown(node)
 
     def _info(self, app: str, release: str) -> dict[str, Any]:
+        names = sorted(task.name for task in self._tasks)
+        if sum(map(len, names)) > NAMES_LIMIT:
+            names = []  # it says how many, and not which
         return {
             "app": app,
             "release": release,
             "version": _version(),
             "concurrency": self._settings.concurrency,
             "tasks": len(self._tasks),
+            "task_names": names,
             "parent": os.getppid(),
             "triggers": triggers.kinds(),
         }

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from tenure import joining
-from tenure.catalog import BACKFILL_LIMIT, stretch
+from tenure.catalog import BACKFILL_LIMIT, UNCHANGED, stretch
 from tenure.clock import Clock
 from tenure.core import Core, enabled
 from tenure.edits import Edits, Entries, NewSchedule
@@ -83,6 +83,14 @@ class _Declaring:
     @property
     def url(self) -> str:
         return self._core.url
+
+    @property
+    def namespace(self) -> str:
+        return self._core.namespace
+
+    @property
+    def tz(self) -> str | None:
+        return self._core.tz
 
     @property
     def settings(self) -> Settings:
@@ -199,6 +207,7 @@ class Scheduler(_Declaring):
         trigger: Trigger | None = None,
         task: str | Callable[..., Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
+        tenant: str | None = UNCHANGED,
         expected_version: int | None = None,
         connection: Any = None,
         **policy: Any,
@@ -210,7 +219,9 @@ class Scheduler(_Declaring):
         """
         return self._edit(
             connection,
-            lambda edits: edits.update(name, trigger, task, kwargs, expected_version, policy),
+            lambda edits: edits.update(
+                name, trigger, task, kwargs, expected_version, {"tenant": tenant, **policy}
+            ),
         )
 
     def get(self, name: str) -> Schedule:
@@ -378,13 +389,16 @@ class AsyncScheduler(_Declaring):
         trigger: Trigger | None = None,
         task: str | Callable[..., Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
+        tenant: str | None = UNCHANGED,
         expected_version: int | None = None,
         connection: Any = None,
         **policy: Any,
     ) -> Schedule:
         return await self._edit(
             connection,
-            lambda edits: edits.update(name, trigger, task, kwargs, expected_version, policy),
+            lambda edits: edits.update(
+                name, trigger, task, kwargs, expected_version, {"tenant": tenant, **policy}
+            ),
         )
 
     async def get(self, name: str) -> Schedule:

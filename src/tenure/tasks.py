@@ -283,8 +283,8 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def check_name(name: str, what: str) -> str:
-    if not name or len(name) > 200 or not name.isprintable():
+def check_name(name: object, what: str) -> str:
+    if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise InvalidSchedule(f"a {what}'s name is 1 to 200 printable characters, not {name!r}.")
     return name
 

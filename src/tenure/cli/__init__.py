@@ -14,7 +14,7 @@ COMMANDS = {
     "run": "Run the scheduler of a module until it is told to stop.",
     "demo": "See it work: three nodes on SQLite, the leader killed before your eyes.",
     "status": "Who leads, which nodes live, what is due and waiting.",
-    "schedules": "List, show, pause, resume, run and remove schedules.",
+    "schedules": "List, show, add, change, pause, resume, run and remove schedules.",
     "runs": "List runs and show one, with its error.",
     "leases": "Who holds which lease and lock; their history; evict by force.",
     "doctor": "Check the store and the cluster, and say what to do.",

@@ -67,6 +67,8 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         "next_nominal": iso(schedule.next_nominal),
         "next_due": iso(schedule.next_due),
         "catch_up": spec.catch_up,
+        "catch_up_limit": spec.catch_up_limit,
+        "catch_up_grace": spec.catch_up_grace,
         "overlap": spec.overlap,
         "lock": spec.lock,
         "priority": spec.priority,

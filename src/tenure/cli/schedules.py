@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from tenure.backends.base import Backend
-from tenure.catalog import Catalog
+from tenure.cli.adding import add
 from tenure.cli.backfill import backfill
 from tenure.cli.errors import Failed
 from tenure.cli.output import Page, exactly, iso, print_json, when
@@ -16,22 +16,20 @@ from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, st
 from tenure.cli.runs import run_facts, run_json, summary
 from tenure.cli.store import Store, as_json, of_store, of_store_and_leases
 from tenure.cli.triggers import explain, preview
+from tenure.cli.updating import catalog, pause, remove, resume, update
 from tenure.cli.waiting import FINISHED, wait_for
 from tenure.errors import NotFound
 from tenure.model import Occurrence, RunRecord, RunState, Schedule
 from tenure.presence import PRESENCE
-from tenure.settings import Settings
-from tenure.tasks import Tasks
 
 
 @click.group()
 def schedules() -> None:
-    """List, show, pause, resume, run and remove schedules."""
+    """List, show, add, change, pause, resume, run and remove schedules."""
 
 
-schedules.add_command(preview)
-schedules.add_command(explain)
-schedules.add_command(backfill)
+for command in (add, update, pause, resume, remove, backfill, preview, explain):
+    schedules.add_command(command)
 
 
 @schedules.command("list")
@@ -100,7 +98,7 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
     async def look(
         backend: Backend,
     ) -> tuple[datetime, Schedule, list[tuple[Occurrence, RunRecord | None]]]:
-        schedule = await _catalog(backend).get(name)
+        schedule = await catalog(backend).get(name)
         past = await backend.schedules.occurrences(name, occurrences) if occurrences else []
         runs = [None if o.run_id is None else await backend.runs.get(o.run_id) for o in past]
         return await backend.schedules.now(), schedule, list(zip(past, runs, strict=True))
@@ -151,77 +149,6 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
         )
 
 
-@schedules.command()
-@click.argument("name")
-@of_store
-@click.option("--reason", help="Why; shown until it is resumed.")
-def pause(name: str, store: Store, reason: str | None) -> None:
-    """Fire it no more, until it is resumed. Runs that wait or run already are left alone.
-
-    \b
-    Example:
-      tenure schedules pause digest --reason "mail server is down"
-    """
-
-    async def act(backend: Backend) -> tuple[Schedule, Schedule]:
-        catalog = _catalog(backend)
-        return await catalog.get(name), await catalog.pause(name, reason)
-
-    before, after = store.ask(act)
-    if after.version == before.version:
-        raise Failed(f"{name!r} is not active already ({before.reason}); nothing was changed.")
-    click.echo(f"{name}: {after.reason}. Go on with: tenure schedules resume {name}")
-
-
-@schedules.command()
-@click.argument("name")
-@of_store
-def resume(name: str, store: Store) -> None:
-    """Go on from now; what came due meanwhile is recorded as missed, with the reason.
-
-    \b
-    Example:
-      tenure schedules resume digest
-    """
-
-    async def act(backend: Backend) -> tuple[datetime, Schedule]:
-        schedule = await _catalog(backend).resume(name)
-        return await backend.schedules.now(), schedule
-
-    now, schedule = store.ask(act)
-    click.echo(f"{name} is active; next {when(schedule.next_due, now)}")
-
-
-@schedules.command()
-@click.argument("name")
-@of_store
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def remove(name: str, store: Store, yes: bool) -> None:
-    """Remove a schedule and cancel its waiting runs.
-
-    \b
-    Example:
-      tenure schedules remove acme-invoice --yes
-    """
-    schedule = store.ask(lambda backend: _catalog(backend).get(name))
-    if schedule.spec.app:
-        click.echo(
-            f"{name!r} is declared in the code of app {schedule.spec.app!r}: the next node that"
-            " starts with that code adds it again. To stop it for good, pause it or change the"
-            " code.",
-            err=True,
-        )
-    if not yes:
-        try:
-            sure = click.confirm(f"Remove schedule {name!r} and cancel its waiting runs?", err=True)
-        except click.Abort:
-            sure = False
-        if not sure:
-            raise Failed("not confirmed, nothing was changed. --yes skips the question.")
-    store.ask(lambda backend: _catalog(backend).remove(name))
-    click.echo(f"{name} is removed.")
-
-
 @schedules.command("run-now")
 @click.argument("name")
 @of_store_and_leases
@@ -248,7 +175,7 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
         try:
             run_id, new = await backend.schedules.run_now(name, key or secrets.token_hex(8))
         except NotFound:
-            await _catalog(backend).get(name)  # says it better
+            await catalog(backend).get(name)  # says it better
             raise
         if run_id is None:
             raise Failed(
@@ -285,8 +212,3 @@ def _tell_run(run: RunRecord, now: datetime, *, new: bool, waited: bool) -> None
         click.echo(f"Run {run.id} of {run.schedule} is {run.state}: tenure runs show {run.id}")
     else:
         click.echo(f"Run {run.id} has that key already; it is {run.state}, nothing was added.")
-
-
-def _catalog(backend: Backend) -> Catalog:
-    # No tasks: the command line changes what is stored, and declares nothing.
-    return Catalog(backend.schedules, Tasks(), Settings())

@@ -203,25 +203,25 @@ def _with_store(
     ) -> Any:
         return command(*args, store=Store.parse(url, namespace, leases, redis=redis), **kwargs)
 
-    for option in (_namespace, *((_leases,) if leases else ()), _url):
+    for option in (namespace_option, *((leases_option,) if leases else ()), url_option):
         wrapper = option(wrapper)
     return wrapper
 
 
-_url = click.option(
+url_option = click.option(
     "--url",
     envvar="TENURE_URL",
     metavar="URL",
     help="The store, such as sqlite:///tenure.db.  [default: $TENURE_URL, else that file]",
 )
-_leases = click.option(
+leases_option = click.option(
     "--leases",
     envvar="TENURE_LEASES",
     metavar="URL",
     help="Where the leases are, for a scheduler with leases=…  [default: $TENURE_LEASES, else"
     " the store]",
 )
-_namespace = click.option(
+namespace_option = click.option(
     "--namespace",
     default="default",
     show_default=True,

@@ -50,6 +50,7 @@ class PostgresWakeups:
         self._callbacks = Callbacks()
         self._wants_other = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._line: Connection | None = None
 
     def channel_of(self, topic: str) -> str:
         """Where it is told."""
@@ -85,6 +86,8 @@ class PostgresWakeups:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if self._line is not None:  # the task may never have begun
+            await self._line.close()
 
     async def _connect(self) -> Connection | None:
         connection = await self._database.connect()
@@ -94,6 +97,7 @@ class PostgresWakeups:
             await connection.close()
             return None
         self.session = row["pid"], row["backend_start"]
+        self._line = connection
         return connection
 
     async def _ask(self, connection: Connection, question: str) -> DictRow | None:

@@ -176,6 +176,15 @@ class ScheduleContract:
 
     # -- remove ---------------------------------------------------------------------------------
 
+    async def test_only_the_version_that_was_read_is_removed(self, harness: Harness) -> None:
+        old = await harness.add("a")
+        [new] = await harness.schedules.change([replacing(old, reason="edited")])
+        assert not await harness.schedules.remove("a", old.version)
+        assert await harness.the("a") == new
+        assert await harness.schedules.remove("a", new.version)
+        assert not await harness.schedules.remove("a", new.version)
+        assert await harness.schedules.all() == []
+
     async def test_removed_schedule_is_gone_and_its_waiting_runs_are_cancelled(
         self, harness: Harness
     ) -> None:

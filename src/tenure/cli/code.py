@@ -1,0 +1,88 @@
+"""The code behind a store, for commands that can do more if they have it: `--app MODULE:ATTR`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from tenure.backends.base import LeaseStore
+from tenure.cli.loading import load
+from tenure.cli.output import count
+from tenure.cli.store import Store, leases_option, namespace_option, url_option
+from tenure.edits import Drafts
+from tenure.presence import PRESENCE
+from tenure.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What the command knows of the tasks: everything, or only what it is told."""
+
+    drafts: Drafts
+    known: bool
+
+
+def of_code_and_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --app, --url, --leases and --namespace, as `code` and `store`.
+
+    With --app, and no --url, the store is that of its scheduler.
+    """
+
+    @url_option
+    @leases_option
+    @namespace_option
+    @click.option(
+        "--app",
+        metavar="MODULE:ATTR",
+        help="The scheduler whose code has the tasks: names and arguments are then checked.",
+    )
+    @functools.wraps(command)
+    def wrapper(
+        *args: Any,
+        app: str | None,
+        url: str | None,
+        leases: str | None,
+        namespace: str,
+        **kwargs: Any,
+    ) -> Any:
+        if app is None:
+            code = Code(Drafts(None, Settings(), None), known=False)
+        else:
+            if url is not None:
+                os.environ["TENURE_URL"] = url
+            scheduler = load(app)
+            drafts = Drafts(scheduler.tasks, scheduler.settings, scheduler.tz)
+            code = Code(drafts, known=True)
+            url = url or scheduler.url
+            source = click.get_current_context().get_parameter_source("namespace")
+            if source is ParameterSource.DEFAULT:
+                namespace = scheduler.namespace
+        return command(*args, code=code, store=Store.parse(url, namespace, leases), **kwargs)
+
+    return wrapper
+
+
+async def unknown_tasks(leases: LeaseStore, tasks: set[str]) -> tuple[set[str], str | None]:
+    """Those of these that no live node declares, as far as nodes tell; and a warning about it."""
+    live = [record.info for record in await leases.all(PRESENCE) if record.live]
+    if not live:
+        return tasks, "No node is running: runs will wait until one starts that declares the task."
+    if any(info.get("tasks") and not info.get("task_names") for info in live):
+        return set(), None  # older code, or too many to be told
+    missing = tasks - {name for info in live for name in info["task_names"]}
+    if not missing:
+        return missing, None
+    named = ", ".join(repr(name) for name in sorted(missing)[:5])
+    more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+    nodes = "The node that runs" if len(live) == 1 else f"None of the {count(len(live), 'node')}"
+    verb = "does not declare" if len(live) == 1 else "declares"
+    return missing, (
+        f"{nodes} {verb} {'tasks' if len(missing) > 1 else 'task'} {named}{more}: runs will wait"
+        " until one does."
+    )

@@ -1,0 +1,205 @@
+"""`tenure schedules update`, `pause`, `resume` and `remove`: changes to one schedule."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from tenure.backends.base import Backend
+from tenure.catalog import Catalog
+from tenure.cli.code import Code, of_code_and_store, unknown_tasks
+from tenure.cli.errors import Failed
+from tenure.cli.output import print_json, when
+from tenure.cli.planned import rule, schedule_json, state
+from tenure.cli.policies import of_policy, of_target
+from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.triggers import of_trigger
+from tenure.edits import Edits
+from tenure.errors import ConfigError
+from tenure.model import Schedule
+from tenure.settings import Settings
+from tenure.tasks import Tasks
+from tenure.triggers import Trigger
+
+expected = click.option(
+    "--expected-version",
+    type=int,
+    metavar="N",
+    help="Only if it still has this version; else exit code 1.",
+)
+
+
+@click.command()
+@click.argument("name")
+@of_trigger
+@of_target
+@of_policy
+@click.option("--no-tenant", is_flag=True, help="It is nobody's.")
+@click.option("--no-lock", is_flag=True, help="Its lock key is its own again.")
+@click.option("--no-timeout", is_flag=True, help="A run may take as long as it likes.")
+@expected
+@of_code_and_store
+@as_json
+def update(
+    name: str,
+    trigger: Trigger | None,
+    task: str | None,
+    kwargs: dict[str, Any] | None,
+    tenant: str | None,
+    policy: dict[str, Any],
+    no_tenant: bool,
+    no_lock: bool,
+    no_timeout: bool,
+    expected_version: int | None,
+    code: Code,
+    store: Store,
+    as_json: bool,
+) -> None:
+    """Change what is given, and leave the rest. A new trigger begins a new plan.
+
+    \b
+    Examples:
+      tenure schedules update digest --cron "0 8 * * *" --tz Europe/Berlin
+      tenure schedules update acme --kwargs '{"customer": 8}' --retries 3 --expected-version 4
+    """
+    more = {**policy, **_cleared(policy, tenant, no_tenant, no_lock, no_timeout)}
+    if tenant is not None:
+        more["tenant"] = tenant
+    if trigger is None and task is None and kwargs is None and not more:
+        raise click.UsageError("nothing to change: give a trigger, --task, --kwargs or a policy.")
+
+    async def act(opened: Opened) -> tuple[datetime, Schedule, str | None]:
+        edits = Edits(
+            opened.schedules, opened.runs, code.drafts, catalog(opened, code.drafts.tasks)
+        )
+        changed = await edits.update(name, trigger, task, kwargs, expected_version, more)
+        _, warning = await unknown_tasks(opened.leases, {changed.spec.task})
+        return await opened.schedules.now(), changed, warning
+
+    try:
+        now, changed, warning = store.ask(act)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    if warning and task is not None:
+        click.echo(f"Warning: {warning}", err=True)
+    if as_json:
+        print_json(schedule_json(changed))
+        return
+    following = f"next {when(changed.next_due, now)}" if changed.active else state(changed)
+    click.echo(f"{name} is changed: {rule(changed)}; {following}; version {changed.version}")
+
+
+def _cleared(
+    policy: dict[str, Any], tenant: str | None, no_tenant: bool, no_lock: bool, no_timeout: bool
+) -> dict[str, None]:
+    given = {**policy, "tenant": tenant}
+    cleared = {"tenant": no_tenant, "lock": no_lock, "timeout": no_timeout}
+    for name, clear in cleared.items():
+        if clear and given.get(name) is not None:
+            raise click.UsageError(f"--{name} and --no-{name}: give one of them.")
+    return {name: None for name, clear in cleared.items() if clear}
+
+
+@click.command()
+@click.argument("name")
+@of_store
+@click.option("--reason", help="Why; shown until it is resumed.")
+@expected
+@as_json
+def pause(
+    name: str, store: Store, reason: str | None, expected_version: int | None, as_json: bool
+) -> None:
+    """Fire it no more, until it is resumed. Runs that wait or run already are left alone.
+
+    \b
+    Example:
+      tenure schedules pause digest --reason "mail server is down"
+    """
+
+    async def act(backend: Backend) -> tuple[Schedule, Schedule]:
+        known = catalog(backend)
+        return await known.get(name), await known.pause(name, reason, expected_version)
+
+    before, after = store.ask(act)
+    if after.version == before.version:
+        raise Failed(f"{name!r} is not active already ({before.reason}); nothing was changed.")
+    if as_json:
+        print_json(schedule_json(after))
+        return
+    click.echo(f"{name}: {after.reason}. Go on with: tenure schedules resume {name}")
+
+
+@click.command()
+@click.argument("name")
+@of_store
+@click.option("--catch-up", is_flag=True, help="Go on from where it stopped, as after an outage.")
+@expected
+@as_json
+def resume(
+    name: str, store: Store, catch_up: bool, expected_version: int | None, as_json: bool
+) -> None:
+    """Go on from now; what came due meanwhile is recorded as missed, with the reason.
+
+    With --catch-up it goes on from where it stopped: which of the late ones are fired is then the
+    schedule's own policy.
+
+    \b
+    Examples:
+      tenure schedules resume digest
+      tenure schedules resume report --catch-up
+    """
+
+    async def act(backend: Backend) -> tuple[datetime, Schedule, Schedule]:
+        known = catalog(backend)
+        before = await known.get(name)
+        after = await known.resume(name, catch_up=catch_up, expected_version=expected_version)
+        return await backend.schedules.now(), before, after
+
+    now, before, after = store.ask(act)
+    if as_json:
+        print_json(schedule_json(after))
+        return
+    already = " already; nothing was changed" if after.version == before.version else ""
+    click.echo(f"{name} is active{already}; next {when(after.next_due, now)}")
+
+
+@click.command()
+@click.argument("name")
+@of_store
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@expected
+@as_json
+def remove(name: str, store: Store, yes: bool, expected_version: int | None, as_json: bool) -> None:
+    """Remove a schedule and cancel its waiting runs.
+
+    \b
+    Example:
+      tenure schedules remove acme-invoice --yes
+    """
+    schedule = store.ask(lambda backend: catalog(backend).get(name))
+    if schedule.spec.app:
+        click.echo(
+            f"{name!r} is declared in the code of app {schedule.spec.app!r}: the next node that"
+            " starts with that code adds it again. To stop it for good, pause it or change the"
+            " code.",
+            err=True,
+        )
+    if not yes:
+        try:
+            sure = click.confirm(f"Remove schedule {name!r} and cancel its waiting runs?", err=True)
+        except click.Abort:
+            sure = False
+        if not sure:
+            raise Failed("not confirmed, nothing was changed. --yes skips the question.")
+    store.ask(lambda backend: catalog(backend).remove(name, expected_version))
+    if as_json:
+        print_json({"removed": name, "uid": schedule.uid})
+        return
+    click.echo(f"{name} is removed.")
+
+
+def catalog(backend: Backend, tasks: Tasks | None = None) -> Catalog:
+    # Without --app there are no tasks: the command line changes what is stored, by its names.
+    return Catalog(backend.schedules, tasks or Tasks(), Settings())
