@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from tenure.backends.redis import wakeups
 from tenure.testing.contract import (
     Harness,
     LeaseContract,
@@ -39,6 +41,18 @@ class TestRedis(LeaseContract, LeaseRecordContract, TakeoverContract):
     async def harness(self) -> AsyncIterator[Harness]:
         async with open_redis() as harness:
             yield harness
+
+    async def test_close_ends_what_listens_whatever_it_is_doing(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Above all asking whether the line is alive: the driver may take a cancellation there."""
+        monkeypatch.setattr(wakeups, "SILENCE", 0.001)
+        for number in range(30):
+            backend = await harness.another()
+            await asyncio.sleep(0.0002 * (number % 10))
+            closing = asyncio.create_task(backend.close())
+            done, _ = await asyncio.wait([closing], timeout=30)
+            assert done, "close() does not come to an end"
 
 
 TestLeaseMachine = lease_machine(open_redis, examples=30).TestCase

@@ -83,13 +83,14 @@ class RedisWakeups:
         self._task = asyncio.create_task(self._watch(listening), name="tenure wake-ups")
 
     async def close(self) -> None:
-        for telling in self._telling:
-            telling.cancel()
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        left = {*self._telling, *([task] if task is not None else [])}
+        while left:
+            # Again and again: before Python 3.12 asyncio.wait_for, which the driver uses, may take
+            # a cancellation and go on as if there had been none.
+            for each in left:
+                each.cancel()
+            _, left = await asyncio.wait(left, timeout=0.05)
         if self.home is not self._client:
             await close(self.home)
 
