@@ -98,6 +98,7 @@ def statements(file: str, schema: str) -> dict[str, str]:
     words = {
         "schema": quoted(schema),
         "key_of_first": _KEY.format(column="%(first)s::timestamptz"),
+        "key_of_planned": _KEY.format(column="p.nominal"),
         "key_of_nominal": _KEY.format(column="l.nominal"),
         "key_of_missed": _KEY.format(column="l.missed_first"),
     }

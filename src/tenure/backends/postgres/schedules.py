@@ -9,7 +9,7 @@ from here, if it is one of ours.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -20,11 +20,11 @@ from psycopg.rows import DictRow
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.postgres.columns import Moments, numbers, seldom
 from tenure.backends.postgres.database import (
     UNIQUE_VIOLATION,
     Rows,
     Transactions,
-    arrays,
     as_it_is,
     sqlstate,
 )
@@ -48,19 +48,6 @@ from tenure.model import (
 _schedule = partial(from_rows.schedule, when=as_it_is)
 _occurrence = partial(from_rows.occurrence, when=as_it_is)
 _values = partial(from_rows.values, moment=datetime.isoformat)
-_COLUMNS = (
-    "uids",
-    "versions",
-    "expected",
-    "nominals",
-    "dues",
-    "missed_first",
-    "missed_last",
-    "missed_reason",
-    "next_nominals",
-    "next_dues",
-    "anchored",
-)
 _LEADER = "tenure leader "
 _PORTION = 2_500
 """How many changes one statement takes, and a transaction in its usual time."""
@@ -165,14 +152,11 @@ class PostgresSchedules:
 
     async def due(self, limit: int) -> DueBatch:
         values = self._named(limit=limit + 1)
-        clock, rows, later = await self._database.run(
-            (self._sql["now"], {}),
-            (self._sql["due"], values),
-            (self._sql["next_due"], values),
-        )
+        clock, *rows = await self._database.one(self._sql["due"], values)
         # One more than was asked for: the earliest of the others.
-        following = rows.pop()["next_due"] if len(rows) > limit else later[0]["next_due"]
-        return DueBatch(clock[0]["now"], [_due(row) for row in rows], following)
+        following = (rows.pop() if len(rows) > limit else clock)["next_due"]
+        due = [DueSchedule._make(row.values()) for row in rows]
+        return DueBatch(clock["next_nominal"], due, following)
 
     async def fire(
         self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
@@ -180,9 +164,8 @@ class PostgresSchedules:
         values = self.of(fence)
         statements = [(self._sql["share_office"], values), (self._sql["fence"], values)]
         if firings:
-            rows = [row for firing in firings for row in _rows(firing)]
-            columns = arrays(rows, _COLUMNS)
-            statements.append((self._sql["fire"], {**values, **columns, "overlap": OVERLAP}))
+            planned = {**values, **_columns(firings), "overlap": OVERLAP}
+            statements.append((self._sql["fire"], planned))
             statements.append((self._sql["wake"], self._wake(RUNS)))
         for fault in faults:
             about = {
@@ -305,22 +288,30 @@ def _is_older(name: str, fence: Fence) -> bool:
     return term != name and term.isdigit() and int(term) < fence.term
 
 
-def _rows(firing: Firing) -> list[tuple[Any, ...]]:
-    """One for each occurrence; the first carries the missed stretch."""
-    missed = firing.missed
-    condition = firing.uid, firing.version, firing.expected
-    stretch: tuple[Any, ...] = (None, None, None)
-    if missed is not None:
-        stretch = missed.first, missed.last, missed.reason
-    plan = firing.next_nominal, firing.next_due, firing.trigger
-    if not firing.occurrences:
-        return [(*condition, None, None, *stretch, *plan)]
-    rows = []
-    for nominal, due in firing.occurrences:
-        rows.append((*condition, nominal, due, *stretch, *plan))
-        stretch = (None, None, None)
-    return rows
+def _columns(firings: Sequence[Firing]) -> dict[str, Any]:
+    """A row for each occurrence; the first of a firing carries the missed stretch."""
+    rows: list[tuple[Any, ...]] = []
+    for uid, version, expected, occurrences, missed, *plan in firings:
+        stretch = _NOTHING if missed is None else (missed.first, missed.last, missed.reason)
+        for nominal, due in occurrences or _NO_OCCURRENCE:
+            rows.append((uid, version, expected, nominal, due, *stretch, *plan))
+            stretch = _NOTHING
+    columns = zip(*rows, strict=True)
+    return {name: kind(column) for (name, kind), column in zip(_COLUMNS, columns, strict=True)}
 
 
-def _due(row: DictRow) -> DueSchedule:
-    return DueSchedule(**row)
+_NOTHING: tuple[Any, ...] = (None, None, None)
+_NO_OCCURRENCE = ((None, None),)
+_COLUMNS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("uids", numbers),
+    ("versions", numbers),
+    ("expected", Moments),
+    ("nominals", Moments),
+    ("dues", Moments),
+    ("missed_first", Moments),
+    ("missed_last", Moments),
+    ("missed_reason", seldom),
+    ("next_nominals", Moments),
+    ("next_dues", Moments),
+    ("anchored", seldom),
+)

@@ -110,15 +110,25 @@ WITH gone AS (
 SELECT pg_notify(%(channel)s, %(topic)s) FROM gone;
 
 -- name: due
-SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock,
-    catch_up_limit, catch_up_grace
-FROM {schema}.schedule
-WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due <= now()
-ORDER BY next_due LIMIT %(limit)s;
-
--- name: next_due
-SELECT min(next_due) AS next_due FROM {schema}.schedule
-WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due > now();
+-- First the clock, in a row of its own: the time now, and when the earliest of the others is due.
+WITH clock AS (
+    SELECT now() AS now, (
+        SELECT min(next_due) FROM {schema}.schedule
+        WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due > now()
+    ) AS later
+), due AS (
+    SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock,
+        catch_up_limit, catch_up_grace
+    FROM {schema}.schedule
+    WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due <= now()
+    ORDER BY next_due LIMIT %(limit)s
+)
+SELECT * FROM (
+    SELECT NULL AS uid, NULL AS name, NULL AS version, NULL AS trigger, now AS next_nominal,
+        later AS next_due, NULL AS catch_up, NULL AS overlap, NULL AS lock, NULL AS catch_up_limit,
+        NULL AS catch_up_grace
+    FROM clock UNION ALL SELECT * FROM due
+) AS rows ORDER BY uid IS NOT NULL, next_due;
 
 -- name: fire
 -- All of it in one statement, over arrays: what is planned, less what changed meanwhile or is
@@ -136,19 +146,19 @@ WITH planned AS (
         WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
           AND holder = %(holder)s)
 ), landed AS (
-    SELECT p.*, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock, s.priority, s.timeout,
-        s.retries, s.on_crash
+    SELECT p.*, {key_of_planned} AS key, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock,
+        s.priority, s.timeout, s.retries, s.on_crash
     FROM planned p JOIN {schema}.schedule s USING (uid)
     WHERE s.active AND s.version = p.version
       AND s.next_nominal IS NOT DISTINCT FROM p.expected
       AND s.namespace = %(namespace)s
     FOR UPDATE OF s SKIP LOCKED
 ), judged AS (
-    SELECT l.*, {key_of_nominal} AS key, CASE
+    SELECT l.*, CASE
         WHEN l.nominal IS NULL THEN 'moved'
         WHEN EXISTS (
             SELECT 1 FROM {schema}.occurrence o
-            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_nominal}
+            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = l.key
         ) THEN 'known'
         WHEN l.overlap = 'skip' AND EXISTS (
             SELECT 1 FROM {schema}.run r
