@@ -59,6 +59,5 @@ def check_version(data: dict[str, Any], known: tuple[int, ...]) -> None:
 
 
 def check_keys(data: dict[str, Any], known: frozenset[str]) -> None:
-    unknown = sorted(data.keys() - known)
-    if unknown:
-        raise InvalidTrigger(f"unknown key {unknown[0]!r}")
+    if not data.keys() <= known:
+        raise InvalidTrigger(f"unknown key {min(data.keys() - known)!r}")

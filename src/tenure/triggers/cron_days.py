@@ -13,6 +13,7 @@ from functools import lru_cache
 from tenure.triggers.cron_fields import LAST, LAST_WEEKDAY, Item
 
 _DAY = timedelta(days=1)
+_kind = lru_cache(maxsize=4096)(monthrange)
 # Nothing that occurs at all is rarer than 29 February on one weekday: up to 40 years apart.
 _MONTHS = 50 * 12
 
@@ -36,7 +37,7 @@ class Days:
         """The matching days of a month, in order."""
         if month not in self._months:
             return ()
-        kind = monthrange(year, month)
+        kind = _kind(year, month)
         found = self._kinds.get(kind)
         if found is None:
             first, length = kind
@@ -51,7 +52,7 @@ class Days:
         days = self.of_month(day.year, day.month)
         place = bisect_left(days, day.day)
         if place < len(days):
-            return day.replace(day=days[place])
+            return date(day.year, day.month, days[place])
         year, month = day.year, day.month
         for _ in range(_MONTHS):
             year, month = (year, month + 1) if month < 12 else (year + 1, 1)
@@ -65,7 +66,7 @@ class Days:
         days = self.of_month(day.year, day.month)
         place = bisect_right(days, day.day)
         if place:
-            return day.replace(day=days[place - 1])
+            return date(day.year, day.month, days[place - 1])
         year, month = day.year, day.month
         for _ in range(_MONTHS):
             year, month = (year, month - 1) if month > 1 else (year - 1, 12)

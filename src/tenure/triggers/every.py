@@ -197,16 +197,16 @@ class Every(Bounded):
     def from_json(cls, data: dict[str, Any]) -> Every:
         check_version(data, cls.VERSIONS)
         check_keys(data, _KEYS)
-        anchor = data.get("anchor")
-        trigger = cls(
+        given = data.get("anchor")
+        anchor = None if given is None else moments.read("anchor", given)
+        if anchor is not None and anchor.tzinfo is None:
+            raise InvalidTrigger("the anchor has no time zone")
+        return cls(
             interval=Interval.from_json(data),
-            anchor=None if anchor is None else moments.read("anchor", anchor),
+            anchor=anchor,
             from_start=bool(data.get("from_start", False)),
             options=Options.from_json(data),
         )
-        if anchor is not None and datetime.fromisoformat(anchor).tzinfo is None:
-            raise InvalidTrigger("the anchor has no time zone")
-        return trigger
 
     def __str__(self) -> str:
         return f"every {self.interval}{self.options.words(zone=not self.interval.seconds)}"

@@ -32,9 +32,9 @@ class Interval:
     months: int = 0
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.seconds, self.days, self.months))) != 1:
+        if bool(self.seconds) + bool(self.days) + bool(self.months) != 1:
             raise InvalidTrigger("an interval has seconds, or days, or months")
-        if min(self.days, self.months) < 0:
+        if self.days < 0 or self.months < 0:
             raise InvalidTrigger("the interval is negative")
         try:
             length = timedelta(days=self.days + 31 * self.months, seconds=self.seconds)

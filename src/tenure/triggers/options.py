@@ -88,7 +88,7 @@ class Options:
 
     def policy(self, gap: str, fold: str) -> Policy:
         """For local times; the arguments are the defaults of the trigger."""
-        return Policy(self.zone, self.gap or gap, self.fold or fold)
+        return _policy(self.zone, self.gap or gap, self.fold or fold)
 
     def words(self, *, zone: bool = True) -> str:
         """For listings, after the rule: what was given, the zone in brackets."""
@@ -191,6 +191,9 @@ PLAIN = Options()
 def _in_zone(tz: str) -> Options:
     """Nothing but a zone: the usual case, and there are few zones."""
     return Options.given(tz=tz)
+
+
+_policy = lru_cache(maxsize=1024)(Policy)
 
 
 def _choice(what: str, value: str | None, choices: tuple[str, ...]) -> str | None:

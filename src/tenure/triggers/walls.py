@@ -13,6 +13,9 @@ from typing import Protocol
 from tenure.triggers.zones import Change, change, steady
 
 INSTANT = timedelta(microseconds=1)
+# From UTC to a local time and back by way of these: replace(tzinfo=…) takes several times as long.
+_INSTANTS = datetime(1970, 1, 1, tzinfo=UTC)
+_WALLS = datetime(1970, 1, 1)  # noqa: DTZ001
 
 
 class Walls(Protocol):
@@ -43,7 +46,7 @@ def following(walls: Walls, policy: Policy, after: datetime) -> datetime | None:
     zone = policy.zone
     offset = steady(zone, after.toordinal())
     if offset is not None:
-        return _forward(walls, policy, walls.after(after.replace(tzinfo=None) + offset))
+        return _forward(walls, policy, walls.after(_WALLS + (after - _INSTANTS) + offset))
     here = after.astimezone(zone)
     wall = here.replace(tzinfo=None, fold=0)
     jump = change(wall, zone)
@@ -69,7 +72,7 @@ def _forward(walls: Walls, policy: Policy, found: datetime | None) -> datetime |
     while found is not None:
         offset = steady(policy.zone, found.toordinal())
         if offset is not None:
-            return (found - offset).replace(tzinfo=UTC)
+            return _INSTANTS + (found - _WALLS - offset)
         jump = change(found, policy.zone)
         if jump is None:
             return _utc(found, policy.zone)
@@ -86,7 +89,7 @@ def preceding(walls: Walls, policy: Policy, until: datetime) -> datetime | None:
     zone = policy.zone
     offset = steady(zone, until.toordinal())
     if offset is not None:
-        return _backward(walls, policy, walls.until(until.replace(tzinfo=None) + offset))
+        return _backward(walls, policy, walls.until(_WALLS + (until - _INSTANTS) + offset))
     here = until.astimezone(zone)
     wall = here.replace(tzinfo=None, fold=0)
     jump = change(wall, zone)
@@ -110,7 +113,7 @@ def _backward(walls: Walls, policy: Policy, found: datetime | None) -> datetime 
     while found is not None:
         offset = steady(policy.zone, found.toordinal())
         if offset is not None:
-            return (found - offset).replace(tzinfo=UTC)
+            return _INSTANTS + (found - _WALLS - offset)
         jump = change(found, policy.zone)
         if jump is None:
             return _utc(found, policy.zone)
