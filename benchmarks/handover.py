@@ -28,9 +28,9 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
             cluster.start(2 if quick else 3)
             add_schedules(place.url, SCHEDULES, INTERVAL, spread=True)
             for number in range(1, stops + 1):
-                cluster.complete()
                 leader = cluster.leader()
                 time.sleep(chance.uniform(0.3, 0.5 if quick else 1.5))
+                cluster.complete()
                 signalled = cluster.terminate(leader.pid)
                 successor = cluster.successor(leader.term)
                 fired = cluster.first_firing(successor.term)

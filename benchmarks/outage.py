@@ -52,10 +52,10 @@ def _run(
             cluster.start(2 if quick else 3)
             add_schedules(place.url, SCHEDULES, INTERVAL, spread=True)
             for number in range(1, times + 1):
-                cluster.complete()
                 leader = cluster.leader()
                 # Not always at the same moment of its heartbeat.
                 time.sleep(chance.uniform(0.3, 0.5 if quick else 0.9))
+                cluster.complete()
                 begun = fault(cluster, leader.pid, place)
                 successor = cluster.successor(leader.term)
                 fired = cluster.first_firing(successor.term)
