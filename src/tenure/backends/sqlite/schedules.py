@@ -12,7 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from tenure.backends import rows as from_rows
@@ -306,13 +306,13 @@ def _rows(firings: Sequence[Firing]) -> list[tuple[object, ...]]:
     """One for each occurrence; the first of a firing carries the missed stretch."""
     rows: list[tuple[object, ...]] = []
     for uid, version, expected, occurrences, missed, next_nominal, next_due, trigger in firings:
-        condition = uid, version, _micros(expected)
+        before, upcoming = _micros(expected), _micros(next_nominal)
         stretch = _NOTHING if missed is None else _stretch(missed)
-        upcoming = _micros(next_nominal)
         plan = upcoming, upcoming if next_due is next_nominal else _micros(next_due), trigger
         for nominal, due in occurrences or _NO_OCCURRENCE:
-            at = _micros(nominal)
-            rows.append((*condition, at, at if due is nominal else _micros(due), *stretch, *plan))
+            at = before if nominal is expected else _micros(nominal)
+            late = at if due is nominal else _micros(due)
+            rows.append((uid, version, before, at, late, *stretch, *plan))
             stretch = _NOTHING
     return rows
 
@@ -325,11 +325,17 @@ def _stretch(missed: Missed) -> tuple[object, ...]:
     return to_micros(missed.first), to_micros(missed.last), missed.reason
 
 
+# Many are due at the same moment.
+_moment = lru_cache(maxsize=16_384)(from_micros)
+
+
 def _due(row: Sequence[Any]) -> DueSchedule:
-    uid, name, version, trigger, next_nominal, next_due, *rest = row
-    due = from_micros(next_due)
+    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock, limit, grace = row
+    due = _moment(next_due)
     nominal = due if next_nominal == next_due else _time(next_nominal)
-    return DueSchedule(uid, name, version, trigger, nominal, due, *rest)
+    return DueSchedule(
+        uid, name, version, trigger, nominal, due, catch_up, overlap, lock, limit, grace
+    )
 
 
 def _micros(moment: datetime | None) -> int | None:
