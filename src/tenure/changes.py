@@ -24,6 +24,14 @@ def is_orphaned(schedule: Schedule) -> bool:
     return not schedule.active and (schedule.reason or "").startswith(ORPHANED)
 
 
+def trigger_of(schedule: Schedule) -> triggers.Trigger:
+    """Its trigger; if SQL stored it, and nobody has planned it yet, as it will be planned."""
+    trigger = triggers.load(schedule.spec.trigger)
+    if schedule.next_nominal is not None:
+        return trigger
+    return trigger.anchored(schedule.next_due or schedule.created_at)
+
+
 def added(spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Change:
     """A new schedule, whose plan begins now."""
     anchored = trigger.anchored(now)
@@ -55,6 +63,9 @@ def resumed(old: Schedule, spec: ScheduleSpec, now: datetime, *, catch_up: bool 
     planned = old.next_nominal
     if catch_up and planned is not None:
         return replace(edited(old, spec), active=True, reason=None)
+    if planned is None:  # it has ended; or SQL stored it, and nobody has planned it yet
+        trigger = trigger.anchored(now)
+        spec = replace(spec, trigger=triggers.dump(trigger))
     # If the store's clock was set back, what lies between is accounted for already.
     following = planned if planned is not None and planned > now else trigger.next(now)
     return replace(

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tenure import joining
 from tenure.backends.base import Backend, Joined, Joins, LeaseBackend
 from tenure.catalog import Catalog
+from tenure.changes import trigger_of
 from tenure.clock import Clock, SystemClock
 from tenure.declarations import collect
 from tenure.edits import Drafts, Edits
@@ -30,7 +31,7 @@ from tenure.startup import Stages
 from tenure.stores import parse, parse_leases, resolve
 from tenure.tasks import Tasks
 from tenure.threads import Threads
-from tenure.triggers import Explanation, load, moments, zones
+from tenure.triggers import Explanation, moments, zones
 
 T = TypeVar("T")
 _inherited: list[LeaseBackend] = []
@@ -230,11 +231,11 @@ class Core:
         schedule, now = await self.get(name), await (await self.backend()).schedules.now()
         planned = schedule.next_nominal if schedule.active else None
         after = now if planned is None else planned - timedelta(microseconds=1)
-        return load(schedule.spec.trigger).preview(n, after, schedule.uid)
+        return trigger_of(schedule).preview(n, after, schedule.uid)
 
     async def explain(self, name: str, time: datetime | str) -> Explanation:
         schedule = await self.get(name)
-        return load(schedule.spec.trigger).explain(moments.read("time", time), schedule.uid)
+        return trigger_of(schedule).explain(moments.read("time", time), schedule.uid)
 
     async def schedules(self, tenant: str | None, limit: int) -> list[Schedule]:
         return await (await self.backend()).schedules.all(tenant, limit)

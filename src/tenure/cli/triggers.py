@@ -11,6 +11,7 @@ import click
 
 from tenure.backends.base import Backend
 from tenure.catalog import Catalog
+from tenure.changes import trigger_of
 from tenure.cli.output import Page, iso, print_json
 from tenure.cli.planned import occurrence_json, state
 from tenure.cli.store import Store, as_json, of_store
@@ -19,7 +20,7 @@ from tenure.errors import InvalidTrigger
 from tenure.model import Occurrence, Schedule
 from tenure.settings import Settings
 from tenure.tasks import Tasks
-from tenure.triggers import Explanation, Trigger, load, moments
+from tenure.triggers import Explanation, Trigger, moments
 from tenure.triggers import parse as parse_trigger
 from tenure.triggers.text import seconds
 
@@ -110,7 +111,7 @@ def preview(
     uid, planned = None, None
     if name is not None:
         schedule, now, _ = store.ask(functools.partial(_look, name=name, occurrences=0))
-        trigger, uid = load(schedule.spec.trigger), schedule.uid
+        trigger, uid = trigger_of(schedule), schedule.uid
         planned = schedule.next_nominal if schedule.active else None
     else:
         assert trigger is not None
@@ -143,7 +144,7 @@ def explain(name: str, time: str, store: Store, as_json: bool) -> None:
       tenure schedules explain digest 2026-03-29T01:00Z --json
     """
     schedule, _, past = store.ask(functools.partial(_look, name=name, occurrences=_RECORDED))
-    trigger = load(schedule.spec.trigger)
+    trigger = trigger_of(schedule)
     try:
         asked = moments.read("TIME", time)
     except InvalidTrigger as error:

@@ -14,6 +14,7 @@ from tenure.triggers.every import Every
 from tenure.triggers.rrule import RRule
 
 _TYPES: dict[str, Any] = {"at": At, "cron": Cron, "every": Every, "rrule": RRule}
+LONGEST_TEXT = 1_000
 KNOWN: dict[str, tuple[int, ...]] = {name: kind.VERSIONS for name, kind in _TYPES.items()}
 """The types and versions that this code can read."""
 
@@ -37,9 +38,14 @@ def dump(trigger: Trigger) -> str:
 def load(text: str) -> Trigger:
     """The trigger of a stored text; cached, as it is needed again at every occurrence.
 
-    `UnknownTrigger`: newer code wrote it. `InvalidTrigger`: it is wrong.
+    `UnknownTrigger`: newer code wrote it. `InvalidTrigger`: it is wrong. SQL, which knows nothing
+    of triggers, stores them as text; they stay that until they are planned.
     """
     try:
+        if not text.lstrip().startswith("{") and len(text) < LONGEST_TEXT:
+            from tenure.triggers.text import parse
+
+            return parse(text)
         data = json.loads(text)
         kind = data["type"]
         if isinstance(kind, str) and kind not in _TYPES:
