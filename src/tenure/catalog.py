@@ -6,7 +6,6 @@ is read and decided again. What the code declares comes by another way: declarer
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from tenure.backends.base import ScheduleStore
 from tenure.changes import PAUSED, added, edited, is_orphaned, replanned, resumed, stopped
 from tenure.errors import Conflict, InvalidSchedule, NotFound
 from tenure.model import Change, Schedule, ScheduleSpec
-from tenure.payload import encode
+from tenure.payload import decode, encode
 from tenure.settings import Settings
 from tenure.tasks import Policy, Task, Tasks, check_name
 
@@ -271,11 +270,8 @@ def _check_version(schedule: Schedule, expected: int | None) -> None:
 
 
 def _kwargs_of(schedule: Schedule) -> dict[str, Any]:
-    try:
-        kwargs = json.loads(schedule.spec.kwargs)
-    except ValueError:
-        kwargs = None
-    if not isinstance(kwargs, dict):
+    kwargs = decode(schedule.spec.kwargs)
+    if kwargs is None:
         raise InvalidSchedule(
             f"schedule {schedule.name!r}: its stored keyword arguments are not a JSON object:"
             f" {schedule.spec.kwargs[:200]!r}. Give them anew with kwargs=…."

@@ -31,6 +31,15 @@ def encode(kwargs: Mapping[str, Any], limit: int, what: str) -> str:
     return text
 
 
+def decode(text: str) -> dict[str, Any] | None:
+    """What was stored; None if that is no JSON object, since somebody edited it."""
+    try:
+        kwargs = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return kwargs if isinstance(kwargs, dict) else None
+
+
 def _check(value: object, path: str, what: str) -> None:
     match value:
         case None | bool() | int():

@@ -34,6 +34,7 @@ PUT_OFF = timedelta(seconds=10)
 # As plain text: looking a member up takes longer than comparing with it, and this is done for each.
 _ALLOW, _SKIP = Overlap.ALLOW.value, Overlap.SKIP.value
 _NONE, _ALL = CatchUp.NONE.value, CatchUp.ALL.value
+_CATCH_UPS, _OVERLAPS = frozenset(map(str, CatchUp)), frozenset(map(str, Overlap))
 _INSTANT = timedelta(microseconds=1)
 _LOOK_BACK = 64
 
@@ -101,8 +102,14 @@ def plan(
             fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
             result.faults.append(fault)
             result.unknown.add(triggers.kind_of(schedule.trigger))
+        except _UnknownWord as error:
+            fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
+            result.faults.append(fault)
         except (InvalidTrigger, OverflowError) as error:
             reason = f"{SET_ASIDE}: {error}"
+            result.faults.append(Fault(schedule.uid, schedule.version, reason))
+        except Exception as error:  # noqa: BLE001 - whatever is in its row, the others are to fire
+            reason = f"{SET_ASIDE}: it cannot be planned: {type(error).__name__}: {error}"
             result.faults.append(Fault(schedule.uid, schedule.version, reason))
         else:
             result.firings.append(firing)
@@ -110,15 +117,29 @@ def plan(
     return result
 
 
+class _UnknownWord(Exception):
+    """A policy that this code does not know: somebody edited the row, or newer code wrote it."""
+
+    def __init__(self, policy: str, word: str) -> None:
+        super().__init__(
+            f"{policy}={word!s} is not known to this version of Tenure. If no newer one wrote it,"
+            f" mend it: update({policy}=…)."
+        )
+
+
 def _plan(schedule: DueSchedule, now: datetime, stretches: Stretches) -> Firing:
     first = schedule.next_nominal
     like = schedule.trigger, first, schedule.catch_up, schedule.catch_up_limit
     known = stretches.get(like)
+    if schedule.overlap not in _OVERLAPS:
+        raise _UnknownWord("overlap", schedule.overlap)
     if known is not None and known.holds(now):
         return _firing(schedule, known)
+    if schedule.catch_up not in _CATCH_UPS:
+        raise _UnknownWord("catch_up", schedule.catch_up)
     trigger = triggers.load(schedule.trigger)
     if first is None:
-        return _begin(schedule, trigger, now)
+        return _begin(schedule, trigger)
     # What depends on more than the trigger and the nominal time is each schedule's own.
     if trigger.jitter or schedule.catch_up == _NONE:
         return _firing(schedule, _stretch(schedule, trigger, first, now))
@@ -196,10 +217,11 @@ def _latest(trigger: triggers.Trigger, uid: int, now: datetime) -> datetime | No
     return trigger.latest(now - timedelta(seconds=trigger.jitter))
 
 
-def _begin(schedule: DueSchedule, trigger: triggers.Trigger, now: datetime) -> Firing:
-    """The first plan of a schedule that came without one."""
-    anchored = trigger.anchored(now)
-    upcoming = _upcoming(anchored, schedule.uid, anchored.next(now))
+def _begin(schedule: DueSchedule, trigger: triggers.Trigger) -> Firing:
+    """The first plan of a schedule that came without one: from when it came, however long ago."""
+    begins = schedule.next_due
+    anchored = trigger.anchored(begins)
+    upcoming = _upcoming(anchored, schedule.uid, anchored.next(begins))
     return _firing(schedule, Stretch((), None, *upcoming), triggers.dump(anchored))
 
 

@@ -8,11 +8,11 @@ what is not being executed here is then started. Results are kept until the stor
 from __future__ import annotations
 
 import asyncio
-import json
 import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tenure.backends.base import RunStore
 from tenure.clock import Clock
@@ -27,6 +27,7 @@ from tenure.facts import (
     RunSucceeded,
 )
 from tenure.model import OnCrash, Result, RunRecord, RunState
+from tenure.payload import decode
 from tenure.service import Service
 from tenure.settings import Settings
 from tenure.tasks import Run, Task, Tasks
@@ -188,7 +189,14 @@ class Worker(Service):
             self._doubt()
 
     def _start(self, record: RunRecord) -> None:
-        run = _run(record)
+        kwargs = decode(record.kwargs)
+        run = _run(record, kwargs)
+        if kwargs is None:
+            error = f"its keyword arguments are not a JSON object: {record.kwargs[:200]!r}"
+            result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
+            self._results.append((result, RunFailed(*_about(run), error=error)))
+            self.wake()
+            return
         late = ((record.claimed_at or record.due) - record.due).total_seconds()
         self.facts.tell(RunStarted(*_about(run), late=late))
         begun = self.clock.monotonic()
@@ -201,7 +209,7 @@ class Worker(Service):
         self._idle.clear()
         try:
             cancel = self._execute(self._tasks[run.task], run, record.timeout, ended)
-        except RuntimeError as error:  # the application's loop is closed
+        except Exception as error:  # noqa: BLE001 - the application's loop is closed, say
             ended(error)
         else:
             self._running[run.id, run.attempt] = run, cancel
@@ -282,7 +290,7 @@ class Worker(Service):
                 self.facts.tell(RunRefused(*about, result.node))
 
 
-def _run(record: RunRecord) -> Run:
+def _run(record: RunRecord, kwargs: dict[str, Any] | None = None) -> Run:
     return Run(
         id=record.id,
         schedule=record.schedule,
@@ -291,7 +299,7 @@ def _run(record: RunRecord) -> Run:
         attempt=record.attempt,
         term=record.term,
         node=record.node or "",
-        kwargs=json.loads(record.kwargs),
+        kwargs=kwargs or {},
     )
 
 

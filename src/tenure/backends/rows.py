@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
+from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
+from tenure.clock import EPOCH
 from tenure.model import (
     CatchUp,
     Change,
@@ -34,7 +36,41 @@ When = Callable[[Any], datetime]
 """Turns what the store keeps into a moment."""
 
 
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def word(kind: type[Word], value: Any) -> Word:
+    """What the store has, also if it is none of the words: newer code may know it, or somebody
+    edited the row. It is then shown as it is, and is no reason for not seeing the others."""
+    try:
+        return kind(value)
+    except ValueError:
+        return cast(Word, str(value))
+
+
 def schedule(row: Row, when: When) -> Schedule:
+    """A row that cannot be read is shown as such, so that the others can be seen."""
+    try:
+        return _schedule(row, when)
+    except (TypeError, ValueError, OverflowError) as error:
+        unreadable: dict[str, Any] = dict.fromkeys(("next_nominal", "next_due"))
+        unreadable |= {"created_at": None, "updated_at": None, "active": False}
+        unreadable["reason"] = f"its row cannot be read: {error}"
+        return _schedule(_Instead(row, unreadable), lambda _: EPOCH)
+
+
+class _Instead:
+    """A row, with other values for some columns."""
+
+    def __init__(self, row: Row, values: dict[str, Any]) -> None:
+        self._row = row
+        self._values = values
+
+    def __getitem__(self, name: str, /) -> Any:
+        return self._values[name] if name in self._values else self._row[name]
+
+
+def _schedule(row: Row, when: When) -> Schedule:
     return Schedule(
         uid=row["uid"],
         spec=ScheduleSpec(
@@ -44,16 +80,16 @@ def schedule(row: Row, when: When) -> Schedule:
             kwargs=row["kwargs"],
             tenant=row["tenant"],
             app=row["app"],
-            catch_up=CatchUp(row["catch_up"]),
+            catch_up=word(CatchUp, row["catch_up"]),
             catch_up_limit=row["catch_up_limit"],
             catch_up_grace=row["catch_up_grace"],
-            overlap=Overlap(row["overlap"]),
+            overlap=word(Overlap, row["overlap"]),
             lock=row["lock"],
             lock_rule=row["lock_rule"],
             priority=row["priority"],
             timeout=row["timeout"],
             retries=row["retries"],
-            on_crash=OnCrash(row["on_crash"]),
+            on_crash=word(OnCrash, row["on_crash"]),
             definition=row["definition"],
         ),
         active=bool(row["active"]),
@@ -96,10 +132,10 @@ def occurrence(row: Row, when: When) -> Occurrence:
     return Occurrence(
         schedule=row["schedule"],
         uid=row["schedule_uid"],
-        kind=Kind(row["kind"]),
+        kind=word(Kind, row["kind"]),
         nominal=when(row["nominal"]),
         last=when(row["last"]),
-        state=OccurrenceState(row["state"]),
+        state=word(OccurrenceState, row["state"]),
         reason=row["reason"],
         recorded_at=when(row["recorded_at"]),
         term=row["term"],
@@ -121,11 +157,11 @@ def run(row: Row, when: When) -> RunRecord:
         id=row["id"],
         schedule=row["schedule"],
         uid=row["schedule_uid"],
-        kind=Kind(row["kind"]),
+        kind=word(Kind, row["kind"]),
         nominal=when(row["nominal"]),
         task=row["task"],
         kwargs=row["kwargs"],
-        state=RunState(row["state"]),
+        state=word(RunState, row["state"]),
         due=when(row["due"]),
         attempt=row["attempt"],
         crashes=row["crashes"],
@@ -134,7 +170,7 @@ def run(row: Row, when: When) -> RunRecord:
         priority=row["priority"],
         timeout=row["timeout"],
         retries=row["retries"],
-        on_crash=OnCrash(row["on_crash"]),
+        on_crash=word(OnCrash, row["on_crash"]),
         term=row["term"],
         node=row["node"],
         created_at=when(row["created_at"]),

@@ -50,6 +50,13 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def in_seconds(value: object) -> str | None:
+    """What is stored as seconds; SQLite may have been given something else."""
+    if value is None:
+        return None
+    return f"{value:g} s" if isinstance(value, int | float) else str(value)
+
+
 def span(seconds: float) -> str:
     """A length of time in at most two units: 0.4s, 12s, 3m 5s, 2h 10m, 4d 3h."""
     if seconds < 1:

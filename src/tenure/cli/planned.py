@@ -10,7 +10,7 @@ from tenure import triggers
 from tenure.changes import ORPHANED, PAUSED, is_orphaned
 from tenure.cli.output import iso
 from tenure.errors import InvalidTrigger
-from tenure.model import Occurrence, RunRecord, RunState, Schedule
+from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.planning import SET_ASIDE
 
 
@@ -91,7 +91,7 @@ def occurrence_json(occurrence: Occurrence, run: RunRecord | None) -> dict[str, 
         "recorded_at": iso(occurrence.recorded_at),
         "term": occurrence.term,
         "run_id": occurrence.run_id,
-        "run_state": None if run is None else RunState(run.state),
+        "run_state": None if run is None else run.state,
     }
 
 

@@ -10,7 +10,7 @@ import click
 
 from tenure.backends.base import Backend
 from tenure.cli.errors import Failed
-from tenure.cli.output import Page, clean, exactly, iso, print_json, short, span, when
+from tenure.cli.output import Page, clean, exactly, in_seconds, iso, print_json, short, span, when
 from tenure.cli.store import Store, as_json, of_store
 from tenure.model import RunRecord, RunState
 
@@ -151,7 +151,7 @@ def run_facts(run: RunRecord, now: datetime) -> list[tuple[str, object]]:
         ("Node", run.node),
         ("Fired under", f"term {run.term}" if run.term else None),
         ("Lock key", run.lock),
-        ("Timeout", f"{run.timeout:g} s" if run.timeout else None),
+        ("Timeout", in_seconds(run.timeout)),
         ("Arguments", run.kwargs if run.kwargs != "{}" else None),
     ]
 

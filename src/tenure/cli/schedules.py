@@ -11,7 +11,7 @@ from tenure.backends.base import Backend
 from tenure.cli.adding import add
 from tenure.cli.backfill import backfill
 from tenure.cli.errors import Failed
-from tenure.cli.output import Page, exactly, iso, print_json, when
+from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, when
 from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
 from tenure.cli.runs import run_facts, run_json, summary
 from tenure.cli.store import Store, as_json, of_store, of_store_and_leases
@@ -125,7 +125,7 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
             ("Declared by", f"the code of app {spec.app!r}" if spec.app else "run time (added)"),
             ("Policies", f"catch_up={spec.catch_up} overlap={spec.overlap}"),
             ("", f"on_crash={spec.on_crash} retries={spec.retries} priority={spec.priority}"),
-            ("Timeout", f"{spec.timeout:g} s" if spec.timeout else None),
+            ("Timeout", in_seconds(spec.timeout)),
             ("Lock key", spec.lock),
             ("Changed", exactly(schedule.updated_at, now)),
             ("Next", "\n".join(exactly(t, now) for t in times) or "none"),

@@ -333,6 +333,8 @@ def _due(row: Sequence[Any]) -> DueSchedule:
     uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock, limit, grace = row
     due = _moment(next_due)
     nominal = due if next_nominal == next_due else _time(next_nominal)
+    if nominal is None and next_nominal is not None:
+        trigger = f"next_nominal={next_nominal!r}"  # is none, and so it is set aside for it
     return DueSchedule(
         uid, name, version, trigger, nominal, due, catch_up, overlap, lock, limit, grace
     )
@@ -343,4 +345,8 @@ def _micros(moment: datetime | None) -> int | None:
 
 
 def _time(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
+    """None also for what is no time: SQLite takes anything, and somebody may have put it there."""
+    try:
+        return None if micros is None else from_micros(micros)
+    except (TypeError, OverflowError):
+        return None
