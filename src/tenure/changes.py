@@ -6,6 +6,7 @@ is read and thought through again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -13,6 +14,7 @@ from tenure import triggers
 from tenure.errors import InvalidTrigger
 from tenure.model import Change, Schedule, ScheduleSpec
 from tenure.planning import SET_ASIDE, missed
+from tenure.triggers.every import Every
 
 PAUSED = "paused"
 ORPHANED = "orphaned"
@@ -86,18 +88,15 @@ def replanned(
     why: str = REPLANNED,
 ) -> Change:
     """Another trigger: close the old plan, and begin a new one."""
-    anchored = trigger.anchored(now)
     set_aside = (old.reason or "").startswith(SET_ASIDE)
-    accounted = None
-    try:
+    begin, closed = now, None
+    with suppress(InvalidTrigger):  # it was set aside for that
         former = triggers.load(old.spec.trigger)
         closed = missed(former, old.next_nominal, now, why)
-        if old.next_nominal is not None:
-            accounted = former.latest(old.next_nominal - _INSTANT) or old.updated_at
-    except InvalidTrigger:  # it was set aside for that
-        closed = None
-    # If the store's clock was set back, the new plan begins after what is accounted for already.
-    following = anchored.next(max(now, accounted or now))
+        # If the store's clock was set back, the new plan begins after what is accounted for.
+        begin = max(now, _accounted(former, old))
+    anchored = trigger.anchored(begin)
+    following = anchored.next(begin)
     return Change(
         spec=replace(spec, trigger=triggers.dump(anchored)),
         next_nominal=following,
@@ -107,3 +106,13 @@ def replanned(
         replaces=old,
         missed=closed,
     )
+
+
+def _accounted(trigger: triggers.Trigger, old: Schedule) -> datetime:
+    """Up to when this plan, and those before it, have accounted for what was due."""
+    last = None
+    if old.next_nominal is not None:
+        last = trigger.latest(old.next_nominal - _INSTANT)
+    if last is None and isinstance(trigger, Every) and not trigger.from_start:
+        last = trigger.anchor  # where the plan before it had come to
+    return last or old.updated_at

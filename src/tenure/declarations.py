@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -153,9 +153,8 @@ def _halves(spec: ScheduleSpec) -> tuple[str, str]:
 def _written(spec: ScheduleSpec) -> str:
     """What is said about a schedule beyond the defaults: a default that a newer Tenure adds does
     not change the definition."""
-    defaults = {field.name: field.default for field in fields(spec)}
-    said = {name: value for name, value in asdict(spec).items() if value != defaults[name]}
-    return json.dumps(said, sort_keys=True)
+    told = ((field.name, getattr(spec, field.name), field.default) for field in fields(spec))
+    return json.dumps({name: value for name, value, default in told if value != default})
 
 
 def _digest(text: str) -> str:

@@ -32,7 +32,8 @@ PATIENCE = 5
 SELDOM = 4
 """While nothing changes, a look is taken this many times less often."""
 UNASKED = 10
-"""After so many looks in a row that showed nothing new, the schedules are compared all the same."""
+"""After so many looks in a row that showed nothing new, the schedules are compared all the same;
+and after the first: a change that somebody decided on before we were seen may have landed since."""
 
 
 class Declarer(Service):
@@ -70,6 +71,11 @@ class Declarer(Service):
         self._pending = False
         """Is there something that only time decides?"""
 
+    @property
+    def release(self) -> str:
+        """What this node's code declares, as a digest."""
+        return self._mine.release.digest
+
     async def declare(self) -> None:
         """At the start of a node, before it is present: add what is new, replace what is older."""
         await self._releases.announce(self._mine.app, self._mine.release)
@@ -88,7 +94,7 @@ class Declarer(Service):
             roll = await self._look()
         self._unchanged = self._unchanged + 1 if roll.others == self._others else 0
         self._others = roll.others
-        if not self._agreed or self._pending or self._unchanged % UNASKED == 0:
+        if not self._agreed or self._pending or self._unchanged % UNASKED in (0, 1):
             self._agreed = False
             async with asyncio.timeout(self._settings.ttl):
                 self._agreed = await self._agree(roll)

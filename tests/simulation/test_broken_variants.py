@@ -60,6 +60,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
         "only its claim",
     ),
     "lock keys ignored": ({"build_backend": v.with_runs(v.IgnoresLockKeys)}, "lock key"),
+    "releases of other nodes do not count": ({"build_node": v.SeesOnlyItself}, "declared"),
     "lost claims are not looked for": ({"build_node": v.ForgetsLostClaims}, "stuck"),
 }
 

@@ -31,6 +31,7 @@ from tenure.model import (
 )
 from tenure.node import Node
 from tenure.planning import Plan, plan
+from tenure.roster import Roll
 from tenure.testing.simulation.store import HintedLeases, memory_backend
 
 BuildBackend = Callable[[Clock], MemoryBackend]
@@ -257,6 +258,18 @@ class RecoversWithoutBurial(Node):
                 await runs.recover(fence, node, settings.max_crashes)
 
         self.reaper._bury = hasty  # type: ignore[method-assign]
+
+
+class SeesOnlyItself(Node):
+    """Whoever has other code is not asked: the last one to look wins."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+
+        def alone(records: Any, now: float, dead: Any = ()) -> Roll:
+            return Roll(now, frozenset(), frozenset())
+
+        self.declarer._roster.look = alone  # type: ignore[method-assign]
 
 
 class ForgetsLostClaims(Node):

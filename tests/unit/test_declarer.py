@@ -386,7 +386,7 @@ async def test_idle_node_takes_one_look_now_and_then(world: World) -> None:
     delays = [await node.declarer.step() for _ in range(2 * UNASKED)]
     assert all(delay is not None and delay > 0.89 * POLL * SELDOM for delay in delays)
     assert dict(node.leases.calls) == {"all": 2 * UNASKED}
-    assert dict(node.releases.calls) == {"declared": 2}
+    assert dict(node.releases.calls) == {"declared": 4}
     assert not node.schedules.calls
 
 

@@ -156,3 +156,29 @@ async def test_plan_never_goes_back_behind_what_is_accounted_for() -> None:
     replanned = await catalog.update("job", trigger=every(seconds=7))
     assert replanned.next_nominal is not None
     assert replanned.next_nominal > last
+
+
+async def test_plan_never_goes_back_though_it_is_changed_twice() -> None:
+    """Found by a rollback after the store's clock had been set back: seed 552."""
+    clock = FakeClock()
+    backend = MemoryBackend(clock)
+    tasks = Tasks()
+    tasks.declare(print, name="job", trigger=every(seconds=10))
+    await declarer(backend, tasks).declare()
+    clock.advance(55.0)
+    fence = Fence("leader", 1, "ann")
+    await backend.schedules.take_office(fence)
+    world = TickerWorld()
+    ticker = type(world.ticker)(
+        backend.schedules, lambda: fence, world.deposed.append, SETTINGS, clock, world.ticker.facts
+    )
+    await ticker.step()
+    last = max(o.last for o in await backend.schedules.occurrences("job"))
+
+    clock.jump(-40.0)
+    catalog = Catalog(backend.schedules, tasks, Settings())
+    for seconds in (100, 7, 3, 50, 1):
+        replanned = await catalog.update("job", trigger=every(seconds=seconds))
+        assert replanned.next_nominal is not None
+        assert replanned.next_nominal > last
+        clock.advance(1.0)

@@ -100,6 +100,26 @@ def draw(source: Random, nodes: int | None = None, kinds: Collection[str] = tupl
     return plan
 
 
+def roll_out(source: Random, plan: Plan, releases: int) -> list[tuple[float, int]]:
+    """From when on nodes start with which release. Each time the nodes are replaced, one after the
+    other; sometimes only some of them, and sometimes they roll back."""
+    rollouts = []
+    at, release = 0.0, 0
+    for _ in range(source.choice([1, 2, 2, 3])):
+        at += source.uniform(0.5, 6.0)
+        release = (release + 1) % releases
+        rollouts.append((at, release))
+        for place in range(plan.nodes):
+            if source.random() < 0.2:
+                break
+            at += source.uniform(0.0, 1.0)
+            away = source.choice([0.05, 0.3, source.uniform(0.0, 4.0)])
+            if at < plan.quiet_from - 1.0:
+                plan.faults.append(Fault(at, "stop", place, away, "restart"))
+    plan.faults.sort(key=lambda fault: fault.at)
+    return rollouts
+
+
 def _fault(source: Random, plan: Plan, kinds: list[str]) -> Fault:
     at = source.uniform(1.0, plan.quiet_from - 0.5)
     kind = source.choices(kinds, [KINDS[kind] for kind in kinds])[0]

@@ -136,6 +136,8 @@ class SimulatedNode:
             location="simulation",
             new_holder=self._new_holder,
         )
+        self.code = self.node.declarer.release, sorted(task.name for task in tasks)
+        """Its release, and the tasks that it knows."""
         self._guard: Elector | None = None
         if guard:
             # A lease that all nodes want and no fence protects: as users' locks are.

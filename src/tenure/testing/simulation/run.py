@@ -11,14 +11,15 @@ from tenure.backends.memory import MemoryBackend
 from tenure.clock import Clock
 from tenure.node import Node
 from tenure.settings import Settings
+from tenure.tasks import Tasks
 from tenure.testing.simulation.chaos import Chaos
-from tenure.testing.simulation.faults import KINDS, Plan, draw
+from tenure.testing.simulation.faults import KINDS, Plan, draw, roll_out
 from tenure.testing.simulation.history import END, TRUST, History
 from tenure.testing.simulation.loop import SimulationLoop
 from tenure.testing.simulation.network import Network, Weather
 from tenure.testing.simulation.node import BuildNode, SimulatedNode
 from tenure.testing.simulation.store import SimulatedStore, memory_backend
-from tenure.testing.simulation.workload import Editor, Workload, random_tasks
+from tenure.testing.simulation.workload import Editor, Workload, random_releases
 
 SETTINGS = Settings(
     ttl=2.0,
@@ -28,6 +29,8 @@ SETTINGS = Settings(
     hint_every=0.8,
     idle_poll=2.0,
     reap_every=1.0,
+    rollout_poll=0.5,
+    rollout_grace=1.0,
     grace=1.0,
     backoff=0.2,
     jump_limit=5.0,
@@ -42,7 +45,7 @@ def simulate(
     nodes: int | None = None,
     faults: Collection[str] = tuple(KINDS),
     weather: Weather | None = None,
-    workload: Workload = random_tasks,
+    workload: Workload = random_releases,
     settings: Settings = SETTINGS,
     build_node: BuildNode = Node,
     build_backend: Callable[[Clock], MemoryBackend] = memory_backend,
@@ -61,14 +64,14 @@ def simulate(
         plan = draw(_source(seed, "plan"), nodes, faults)
         if weather is not None:
             plan.weather = weather
-        return Simulation(seed, plan, workload, settings, build_node, build_backend).run()
+        return Simulation(seed, plan, faults, workload, settings, build_node, build_backend).run()
     finally:
         gc.collect(0)
         if collecting:
             gc.enable()
 
 
-_PARTS = ("network", "tasks", "edits", "chaos")
+_PARTS = ("network", "tasks", "edits", "chaos", "releases")
 
 
 def _source(seed: int, part: str) -> Random:
@@ -83,12 +86,13 @@ class Simulation:
         self,
         seed: int,
         plan: Plan,
+        faults: Collection[str],
         workload: Workload,
         settings: Settings,
         build_node: BuildNode,
         build_backend: Callable[[Clock], MemoryBackend],
     ) -> None:
-        network, tasks, edits, chaos = (_source(seed, part) for part in _PARTS)
+        network, tasks, edits, chaos, rollouts = (_source(seed, part) for part in _PARTS)
         self.plan = plan
         self.history = History(
             seed, settings, quiet_from=self.plan.quiet_from, until=self.plan.until
@@ -97,10 +101,14 @@ class Simulation:
         self.store = SimulatedStore(self.loop, self.history, build_backend)
         self.network = Network(self.loop, self.store, self.history, network, self.plan.embedded)
         self._settings = settings
-        self._tasks = workload(tasks)
+        made = workload(tasks)
+        self._releases = [made] if isinstance(made, Tasks) else list(made)
+        self._rollouts: list[tuple[float, int]] = []
+        if len(self._releases) > 1 and "stop" in faults:
+            self._rollouts = roll_out(rollouts, plan, len(self._releases))
         self._build_node = build_node
         self._starts = 0
-        editor = Editor(self.loop, self.network, self.history, self._tasks, settings, edits)
+        editor = Editor(self.loop, self.network, self.history, self._releases, settings, edits)
         self.chaos = Chaos(
             self.plan,
             self.loop,
@@ -129,6 +137,8 @@ class Simulation:
         self.history.add(self.loop.now, "*", END, "schedules", self.store.final_state())
         living = {n.name: n.holders for n in self.chaos.nodes if n.alive}
         self.history.add(self.loop.now, "*", END, "living", living)
+        code = {n.name: n.code for n in self.chaos.nodes if n.alive}
+        self.history.add(self.loop.now, "*", END, "code", code)
         self.history.add(self.loop.now, "*", END, "clock", self.store.clock.now())
 
     def _new_node(self, place: int) -> SimulatedNode:
@@ -138,7 +148,7 @@ class Simulation:
             self.loop,
             self.network,
             self.history,
-            self._tasks,
+            self._release(),
             self._settings,
             rate=self.plan.rates[place],
             origin=1_000.0 * self._starts,
@@ -147,6 +157,11 @@ class Simulation:
             build=self._build_node,
             observe=self._observe,
         )
+
+    def _release(self) -> Tasks:
+        """The code that a node starts with at this time."""
+        begun = [release for at, release in self._rollouts if at <= self.loop.now]
+        return self._releases[begun[-1] if begun else 0]
 
     def _observe(self) -> None:
         """Note who trusts which lease, whenever that has changed."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from tenure.catalog import Catalog
-from tenure.errors import Conflict, NotFound, Retry, StoreError
+from tenure.errors import Conflict, InvalidSchedule, NotFound, Retry, StoreError
 from tenure.settings import Settings
 from tenure.tasks import Run, Tasks
 from tenure.testing.simulation.history import FAULT, History
@@ -15,8 +16,28 @@ from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.network import Link, Network
 from tenure.triggers import every
 
-Workload = Callable[[Random], Tasks]
-"""Makes the tasks of a history; those with a trigger are scheduled. The source is the history's."""
+Workload = Callable[[Random], Tasks | Sequence[Tasks]]
+"""Makes the tasks of a history; those with a trigger are scheduled. The source is the history's.
+
+Several: releases of the code, rolled out one after the other, and again from the first."""
+
+
+def random_releases(source: Random) -> list[Tasks]:
+    """The workload unless you give your own: tasks, and now and then what becomes of them in a rollout."""
+    first = random_tasks(source)
+    if source.random() < 0.65:
+        return [first]
+    second = Tasks()
+    changed, dropped = source.sample(sorted(task.name for task in first), 2)
+    for task in first:
+        if task.name == changed:
+            other = every(seconds=source.choice([1, 1.5, 2, 3, 5]))
+            second._put(replace(task, trigger=other))
+        elif task.name != dropped or source.random() < 0.4:
+            second._put(task)
+    if source.random() < 0.4:
+        second.declare(_task(source, longest=0.3), trigger=every(seconds=2), name="new")
+    return [first, second]
 
 
 def random_tasks(source: Random) -> Tasks:
@@ -63,7 +84,7 @@ class Editor:
         loop: SimulationLoop,
         network: Network,
         history: History,
-        tasks: Tasks,
+        releases: Sequence[Tasks],
         settings: Settings,
         source: Random,
     ) -> None:
@@ -71,11 +92,12 @@ class Editor:
         self._history = history
         self._settings = settings
         self._source = source
-        self._names = [task.name for task in tasks if task.trigger is not None]
+        scheduled = [task.name for tasks in releases for task in tasks if task.trigger is not None]
+        self._names = list(dict.fromkeys(scheduled))
         self._process = Process("editor")
         link = Link(self._process)
         self._leases = network.leases(link)
-        self._catalog = Catalog(network.schedules(link), tasks, settings)
+        self._catalog = Catalog(network.schedules(link), releases[0], settings)
         self._count = 0
 
     def edit(self) -> None:
@@ -110,6 +132,6 @@ class Editor:
         try:
             async with asyncio.timeout(self._settings.ttl):
                 await doing  # type: ignore[misc]
-        except (StoreError, Conflict, NotFound, TimeoutError):
+        except (StoreError, Conflict, InvalidSchedule, NotFound, TimeoutError):
             return False
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tenure.testing.simulation.checker.leases import check_leases
 from tenure.testing.simulation.checker.occurrences import check_occurrences
 from tenure.testing.simulation.checker.recovery import check_recovery
+from tenure.testing.simulation.checker.releases import check_releases
 from tenure.testing.simulation.checker.runs import check_runs
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import History
@@ -24,5 +25,6 @@ def check(history: History) -> list[Violation]:
         *check_occurrences(history),
         *check_runs(history),
         *check_recovery(history),
+        *check_releases(history),
     ]
     return sorted(found, key=lambda violation: violation.place)

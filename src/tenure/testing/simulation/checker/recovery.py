@@ -48,6 +48,8 @@ class _Recovery:
         self._began: set[tuple[int, int]] = set()
         self._state: Any = None
         self._living: set[str] = set()
+        self._tasks: set[str] = set()
+        """Those that the living know."""
 
     def see(self, event: Event) -> Found:
         if event.kind == BODY:
@@ -66,6 +68,8 @@ class _Recovery:
             self._state = event.detail
         elif event.what == "living":
             self._living = {holder for holders in event.detail.values() for holder in holders}
+        elif event.what == "code":
+            self._tasks = {task for _, tasks in event.detail.values() for task in tasks}
         else:
             yield from self._end(event)
 
@@ -108,6 +112,7 @@ class _Recovery:
                     yield "unfinished", f"{show(run)} since {show(run.claimed_at)}"
             elif (
                 run.state is RunState.WAITING
+                and run.task in self._tasks
                 and run.due < now - AFTER_CLAIM
                 and run.lock not in moving
             ):

@@ -1,0 +1,69 @@
+"""Code and store, when the faults have ended (rollouts).
+
+declared    a schedule is as the newest release says, of those that a living node has and that
+            declare it; one that none of them declares does not fire
+
+Releases are numbered here anew, in the order in which the store heard of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenure.changes import is_orphaned
+from tenure.model import Release, Schedule
+from tenure.testing.simulation.checker.violation import Violation
+from tenure.testing.simulation.history import END, FAULT, STORE, Event, History, show
+
+Found = Iterator[str]
+
+
+def check_releases(history: History) -> Iterator[Violation]:
+    model = _Releases()
+    for place, event in history.of(STORE, FAULT, END):
+        for text in model.see(event):
+            yield Violation("declared", text, place, history)
+
+
+class _Releases:
+    def __init__(self) -> None:
+        self._releases: dict[str, Release] = {}
+        self._schedules: list[Schedule] = []
+        self._left: tuple[str, ...] = ()
+        """The node that was asked to stop in the end: whether it counts is not settled."""
+        self._code: dict[str, str] = {}
+
+    def see(self, event: Event) -> Found:
+        if event.kind == STORE:
+            if event.detail.op == "announce" and event.detail.error is None:
+                release = event.detail.args[1]
+                self._code[event.source] = release.digest
+                self._releases.setdefault(release.digest, release)
+        elif event.kind == FAULT:
+            if event.what == "handover":
+                self._left = (event.source,)
+        elif event.what == "schedules":
+            self._schedules = event.detail["schedules"]
+        elif event.what == "code":
+            living = {digest for digest, _ in event.detail.values()}
+            left = {self._code[name] for name in self._left}
+            yield from self._end(self._newest(living), self._newest(living | left))
+
+    def _newest(self, living: set[str]) -> dict[str, str]:
+        newest: dict[str, str] = {}
+        for digest, release in self._releases.items():
+            if digest in living:
+                newest.update(release.definitions)
+        return newest
+
+    def _end(self, without: dict[str, str], beside: dict[str, str]) -> Found:
+        for schedule in self._schedules:
+            name, stored = schedule.name, schedule.spec.definition
+            allowed = {without.get(name), beside.get(name)}
+            if is_orphaned(schedule):
+                if None not in allowed:
+                    yield f"{show(schedule)}: it is declared, and orphaned"
+            elif schedule.active and allowed == {None}:
+                yield f"{show(schedule)}: nobody declares it, and it is not orphaned"
+            elif None not in allowed and stored not in allowed:
+                yield f"{show(schedule)}: it is {stored}, and {allowed} is declared"
