@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import firing, handover, idle, lateness, locks, outage, report, takeover
+from benchmarks import adding, firing, handover, idle, lateness, locks, outage, report, takeover
 from benchmarks.figures import Figure, Run, Say
 from benchmarks.stores import STORES, Store
 from tenure.errors import ConfigError
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Run] = {
     "locks": locks.run,
     "idle": idle.run,
     "firing": firing.run,
+    "adding": adding.run,
 }
 
 

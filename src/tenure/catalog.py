@@ -14,7 +14,7 @@ from typing import Any
 
 from tenure import triggers
 from tenure.backends.base import ScheduleStore
-from tenure.changes import PAUSED, added, edited, is_orphaned, replanned, resumed, stopped
+from tenure.changes import PAUSED, edited, is_orphaned, replanned, resumed, stopped
 from tenure.errors import Conflict, InvalidSchedule, NotFound
 from tenure.model import Change, Schedule, ScheduleSpec
 from tenure.payload import decode, encode
@@ -46,9 +46,8 @@ class Catalog:
         policy: Policy,
     ) -> Schedule:
         now = await self._store.now()
-        change = addition(
-            self._tasks, self._settings, name, trigger, task, kwargs, tenant, policy, now
-        )
+        of_task = name_of(self._tasks, task, kwargs)
+        change = addition(name, trigger, of_task, kwargs, tenant, policy, self._settings, now)
         (new,) = await self._store.change([change])
         return new
 
@@ -180,20 +179,21 @@ class Catalog:
 
 
 def addition(
-    tasks: Tasks,
-    settings: Settings,
     name: str,
     trigger: triggers.Trigger,
-    task: Task | str,
+    task: str,
     kwargs: Mapping[str, Any],
     tenant: str | None,
     policy: Policy,
+    settings: Settings,
     now: datetime,
 ) -> Change:
     """A new schedule, checked and planned."""
-    of_task = name_of(tasks, task, kwargs)
-    spec = make_spec(name, "", of_task, kwargs, tenant, policy, settings)
-    return _check_occurs(added(spec, _check_trigger(trigger), now), trigger, now)
+    anchored = _check_trigger(trigger).anchored(now)
+    text = triggers.dump(anchored)
+    spec = make_spec(name, text, task, kwargs, tenant, policy, settings)
+    first = anchored.next(now)
+    return _check_occurs(Change(spec, first, first), trigger, now)
 
 
 def _check_occurs(change: Change, trigger: triggers.Trigger, now: datetime) -> Change:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from tenure.backends.base import RunStore, ScheduleStore
-from tenure.catalog import Catalog, addition
+from tenure.catalog import Catalog, addition, name_of
 from tenure.errors import ConfigError, InvalidSchedule
 from tenure.model import Change, RunRecord, Schedule
 from tenure.settings import Settings
@@ -54,19 +54,28 @@ class Drafts:
         self._tasks = tasks
         self._settings = settings
         self._tz = tz
+        self._checked: set[tuple[str, frozenset[str]]] = set()
+        """Tasks, and the names of arguments that they take: many schedules have the same."""
 
     def addition(self, new: NewSchedule, now: datetime) -> Change:
         return addition(
-            self.tasks,
-            self._settings,
             new.name,
             self.zoned(new.trigger),
-            self.task(new.task),
+            self._task_of(new),
             new.kwargs,
             new.tenant,
             Policy.parse(f"schedule {new.name!r}", new.policy),
+            self._settings,
             now,
         )
+
+    def _task_of(self, new: NewSchedule) -> str:
+        task = self.task(new.task)
+        known = task if isinstance(task, str) else task.name, frozenset(new.kwargs)
+        if known not in self._checked:
+            name_of(self.tasks, task, new.kwargs)
+            self._checked.add(known)
+        return known[0]
 
     def additions(self, entries: Entries, now: datetime) -> list[Change]:
         changes: list[Change] = []

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar, get_type_hints, overload
 
 from tenure.errors import InvalidSchedule, UnknownTask
@@ -129,7 +128,7 @@ class Task:
                     " cannot be given as a keyword argument. Rename one of them."
                 )
             given[self.run_parameter] = None
-        signature = _signature(self.function)
+        signature = inspect.signature(self.function)
         try:
             signature.bind(**given)
         except TypeError as error:
@@ -269,12 +268,6 @@ class Tasks:
         raise UnknownTask(
             f"{_place(task)} is not a task of this scheduler. Decorate it with @scheduler.task."
         )
-
-
-@lru_cache(maxsize=1_024)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Kept: ten thousand schedules may be added of one task."""
-    return inspect.signature(function)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -21,6 +21,7 @@ PROMISED = {
     "locks": "locks: acquire + release / ",
     "idle": "idle: queries of a standby",
     "firing": "firing: time / bare time",
+    "adding": "adding: 500 schedules in one call",
 }
 FACTS = {
     "sqlite": {"SQLite", "file system"},

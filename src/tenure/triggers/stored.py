@@ -15,6 +15,7 @@ from tenure.triggers.rrule import RRule
 
 _TYPES: dict[str, Any] = {"at": At, "cron": Cron, "every": Every, "rrule": RRule}
 LONGEST_TEXT = 1_000
+_encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 KNOWN: dict[str, tuple[int, ...]] = {name: kind.VERSIONS for name, kind in _TYPES.items()}
 """The types and versions that this code can read."""
 
@@ -31,7 +32,7 @@ def kind_of(text: str) -> str:
 
 
 def dump(trigger: Trigger) -> str:
-    return json.dumps(trigger.to_json(), separators=(",", ":"), sort_keys=True)
+    return _encode(trigger.to_json())
 
 
 @lru_cache(maxsize=16_384)

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.backends.base import RUNS, SCHEDULES, Joined, Joins
 from tenure.errors import Conflict
-from tenure.model import Fired
+from tenure.model import Fault, Fired
 from tenure.testing.contract.harness import (
     Harness,
     Lent,
@@ -135,6 +135,24 @@ class JoiningContract:
         assert await store.occurrences("locked") == []
         lent.rollback()
         assert (await store.fire(fence, firings)).fired == 1
+
+    async def test_open_transaction_on_a_bad_schedule_does_not_stop_the_others(
+        self, harness: Harness
+    ) -> None:
+        if not harness.many_writers:
+            pytest.skip("this store has one writer at a time")
+        fence, store = await harness.in_office(), harness.schedules
+        bad, worse, free = [await harness.add(name) for name in ("bad", "worse", "free")]
+        lent, joined = await _join(harness)
+        await joined.schedules.change([replacing(old, reason="edited") for old in (bad, worse)])
+        later = await store.now() + timedelta(seconds=60)
+        faults = [Fault(bad.uid, bad.version, "why"), Fault(worse.uid, worse.version, "why", later)]
+        done = await store.fire(fence, [firing(free, next_nominal=later)], faults)
+        assert done == Fired(fired=1)
+        lent.rollback()
+        await store.fire(fence, [], faults)
+        assert (await harness.the("bad")).reason == "why"
+        assert (await harness.the("worse")).next_due == later
 
 
 async def _join(harness: Harness) -> tuple[Lent, Joined]:

@@ -208,9 +208,13 @@ SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
 FROM judged;
 
 -- name: set_aside
+-- Not if somebody's open transaction has it: it is still there at the next tick.
 UPDATE {schema}.schedule
 SET active = false, reason = %(reason)s, version = version + 1, updated_at = now()
-WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
+WHERE uid = (
+      SELECT uid FROM {schema}.schedule
+      WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
+      FOR UPDATE SKIP LOCKED)
   AND EXISTS (
       SELECT 1 FROM {schema}.fence
       WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
@@ -218,7 +222,10 @@ WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s
 
 -- name: put_off
 UPDATE {schema}.schedule SET next_due = %(until)s, reason = %(reason)s
-WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s AND active
+WHERE uid = (
+      SELECT uid FROM {schema}.schedule
+      WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s AND active
+      FOR UPDATE SKIP LOCKED)
   AND EXISTS (
       SELECT 1 FROM {schema}.fence
       WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
