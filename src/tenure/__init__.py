@@ -1,5 +1,6 @@
 """Tenure: a distributed scheduler for Python."""
 
+from tenure.async_scheduler import AsyncScheduler
 from tenure.edits import NewSchedule
 from tenure.errors import (
     ConfigError,
@@ -21,7 +22,7 @@ from tenure.errors import (
 from tenure.guards import Skipped
 from tenure.lease import Lease
 from tenure.locks import Leases
-from tenure.scheduler import AsyncScheduler, Scheduler
+from tenure.scheduler import Scheduler
 from tenure.settings import Settings
 from tenure.single_instance import single_instance
 from tenure.tasks import Run, Tasks

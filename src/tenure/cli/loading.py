@@ -13,8 +13,9 @@ from types import ModuleType
 import click
 
 import tenure
+from tenure.async_scheduler import AsyncScheduler
 from tenure.cli.errors import Failed
-from tenure.scheduler import AsyncScheduler, Scheduler
+from tenure.scheduler import Scheduler
 
 _OURS = str(Path(tenure.__file__).parent) + os.sep
 

@@ -9,11 +9,12 @@ from importlib.metadata import version
 
 import click
 
+from tenure.async_scheduler import AsyncScheduler
 from tenure.cli.errors import Failed
 from tenure.cli.loading import load
 from tenure.clock import SystemClock
 from tenure.core import enabled
-from tenure.scheduler import AsyncScheduler, Scheduler
+from tenure.scheduler import Scheduler
 from tenure.stores import parse
 
 INTERRUPTED = 130

@@ -15,7 +15,8 @@ import signal
 from typing import Any
 
 from tenure.backends.postgres import migrate
-from tenure.backends.postgres.database import Connection, Database, Rows, Statement
+from tenure.backends.postgres.database import Connection, Database
+from tenure.backends.postgres.statements import Rows, Statement
 from tenure.backends.sql import migrations
 from tests.faults.programs import node
 from tests.faults.programs.common import Options, start

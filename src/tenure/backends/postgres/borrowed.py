@@ -17,8 +17,9 @@ from psycopg.pq import PipelineStatus
 from psycopg.rows import dict_row
 
 from tenure.backends import lent
-from tenure.backends.postgres.database import Check, Rows, Statement, sqlstate, statements
+from tenure.backends.postgres.errors import sqlstate
 from tenure.backends.postgres.schedules import PostgresSchedules
+from tenure.backends.postgres.statements import Check, Rows, Statement, statements
 from tenure.errors import ConfigError
 
 _NO_TRANSACTION, _NOT_ALLOWED = "25P01", "42501"

@@ -18,30 +18,23 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from tenure.backends import sql
-from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
+from tenure.backends.postgres.errors import translate
+from tenure.backends.postgres.statements import Check, Rows, Statement, statements
+from tenure.errors import StoreUnavailable
 
-PACKAGE = "tenure.backends.postgres"
 NO_ANSWER = (
     "PostgreSQL does not answer: the line or the server hangs, or all of this process's"
     " connections are busy"
 )
-UNIQUE_VIOLATION = "23505"
 T = TypeVar("T")
 PREPARE_AFTER = 3
-Statement = tuple[str, Mapping[str, Any]]
-Rows = list[DictRow]
-Check = Callable[[list[Rows]], Exception | None]
-"""Looks at what a transaction's statements gave. What it returns is raised, and undoes them."""
-
-_KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
 PROCESS = "SELECT pg_backend_pid() AS pid"
 LIMITS = """
 SELECT set_config('statement_timeout', %(limit)s, %(local)s),
@@ -70,39 +63,6 @@ class Connection(psycopg.AsyncConnection[DictRow]):
 
 class _Outdated(Exception):
     """What was prepared cannot be executed any more. Nothing was changed; ask again, elsewhere."""
-
-
-class Transactions(Protocol):
-    """Where a store's statements run: on connections of our own, or on one of the user's."""
-
-    schema: str
-
-    def statements(self, file: str) -> dict[str, str]: ...
-
-    async def run(
-        self,
-        *statements: Statement,
-        name: str | None = None,
-        limit: float | None = None,
-        size: float = 1.0,
-        check: Check | None = None,
-    ) -> list[Rows]: ...
-
-    async def one(
-        self, text: str, values: Mapping[str, Any], limit: float | None = None
-    ) -> Rows: ...
-
-
-def statements(file: str, schema: str) -> dict[str, str]:
-    """The named statements of a file, for this schema."""
-    words = {
-        "schema": quoted(schema),
-        "key_of_first": _KEY.format(column="%(first)s::timestamptz"),
-        "key_of_planned": _KEY.format(column="p.nominal"),
-        "key_of_nominal": _KEY.format(column="l.nominal"),
-        "key_of_missed": _KEY.format(column="l.missed_first"),
-    }
-    return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
 
 
 class Database:
@@ -341,49 +301,3 @@ def _cut(connection: Connection) -> None:
     """End it from below: whoever waits for it is told at once, and closes it."""
     with suppress(OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
         line.shutdown(socket.SHUT_RDWR)
-
-
-def as_it_is(moment: T) -> T:
-    """How PostgreSQL keeps a moment: as one."""
-    return moment
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def arrays(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Rows as one array a column: how many rows travel as one parameter each."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    return {name: list(column) for name, column in zip(names, columns, strict=True)}
-
-
-def sqlstate(error: BaseException) -> str | None:
-    """What the server said is wrong, whichever driver, or Tenure, or SQLAlchemy, says it."""
-    for said in (error, error.__cause__, getattr(error, "orig", None)):
-        state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
-        if state is not None:
-            return str(state)
-    return None
-
-
-def translate(error: Exception) -> NoReturn:
-    """The driver's error as one of ours, with what to do about it."""
-    text = str(error).strip()
-    if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
-        raise SchemaMismatch(
-            f"the database lacks something that this version needs ({text}). Run `tenure migrate`."
-        ) from error
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        raise StoreError(
-            f"PostgreSQL refused: {text}. Grant the role the rights on Tenure's schema, or run"
-            " `tenure migrate` as its owner."
-        ) from error
-    if isinstance(error, psycopg.errors.LockNotAvailable):
-        raise StoreUnavailable(
-            "somebody's open transaction has locked what was to be changed, and does not let go:"
-            f" {text}. Nothing was changed; pg_stat_activity and pg_locks say who it is."
-        ) from error
-    if isinstance(error, psycopg.OperationalError | OSError):
-        raise StoreUnavailable(f"PostgreSQL is not available: {text}") from error
-    raise StoreError(f"PostgreSQL: {text}") from error

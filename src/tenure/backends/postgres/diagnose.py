@@ -7,7 +7,8 @@ from importlib.metadata import version as package_version
 from psycopg.rows import DictRow
 
 from tenure.backends.postgres import migrate
-from tenure.backends.postgres.database import Connection, Database, quoted
+from tenure.backends.postgres.database import Connection, Database
+from tenure.backends.postgres.statements import quoted
 from tenure.clock import Clock
 from tenure.errors import SchemaMismatch, TenureError
 from tenure.model import Finding, Severity

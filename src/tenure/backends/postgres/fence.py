@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from tenure.backends import sql
-from tenure.backends.postgres.database import PACKAGE, quoted
+from tenure.backends.postgres.statements import PACKAGE, quoted
 from tenure.errors import ConfigError, Fenced, SchemaMismatch
 
 

@@ -25,12 +25,12 @@ from tenure.backends.postgres.database import (
     PROCESS,
     UNPREPARED,
     Database,
-    Rows,
     has_news,
     limits,
     liveness,
-    translate,
 )
+from tenure.backends.postgres.errors import translate
+from tenure.backends.postgres.statements import Rows
 from tenure.clock import SystemClock
 from tenure.errors import StoreUnavailable
 

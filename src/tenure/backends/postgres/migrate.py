@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from tenure.backends.postgres.database import PACKAGE, Connection, Database, quoted
+from tenure.backends.postgres.database import Connection, Database
+from tenure.backends.postgres.statements import PACKAGE, quoted
 from tenure.backends.sql import migrations
 from tenure.errors import SchemaMismatch
 from tenure.model import Pending

@@ -7,8 +7,9 @@ from collections.abc import Collection
 from functools import partial
 
 from tenure.backends import rows as from_rows
-from tenure.backends.postgres.database import Database, arrays, as_it_is
+from tenure.backends.postgres.database import Database
 from tenure.backends.postgres.schedules import PostgresSchedules
+from tenure.backends.postgres.statements import arrays, as_it_is
 from tenure.model import Declared, Fence, Release
 
 _schedule = partial(from_rows.schedule, when=as_it_is)

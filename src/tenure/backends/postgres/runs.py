@@ -10,8 +10,8 @@ import psycopg
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS
-from tenure.backends.postgres.database import Rows, Statement, Transactions, arrays, as_it_is
 from tenure.backends.postgres.schedules import PostgresSchedules
+from tenure.backends.postgres.statements import Rows, Statement, Transactions, arrays, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import StoreError
 from tenure.model import (

@@ -21,13 +21,8 @@ from psycopg.rows import DictRow
 from tenure.backends import rows as from_rows
 from tenure.backends.base import RUNS, SCHEDULES
 from tenure.backends.postgres.columns import Moments, numbers, seldom
-from tenure.backends.postgres.database import (
-    UNIQUE_VIOLATION,
-    Rows,
-    Transactions,
-    as_it_is,
-    sqlstate,
-)
+from tenure.backends.postgres.errors import UNIQUE_VIOLATION, sqlstate
+from tenure.backends.postgres.statements import Rows, Transactions, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
 from tenure.model import (

@@ -21,7 +21,8 @@ from psycopg.rows import DictRow
 
 from tenure.backends.base import lease_topic
 from tenure.backends.callbacks import Callbacks
-from tenure.backends.postgres.database import Connection, Database, quoted
+from tenure.backends.postgres.database import Connection, Database
+from tenure.backends.postgres.statements import quoted
 from tenure.clock import Clock
 from tenure.errors import StoreError, StoreUnavailable
 
