@@ -77,6 +77,8 @@ def cluster(tmp_path: Path, disk: SmallDisk) -> Iterator[Cluster]:
 def test_full_disk_is_told_and_nothing_is_lost(cluster: Cluster, disk: SmallDisk) -> None:
     for who in ("a", "b"):
         cluster.node(who, TICK, ttl=TTL)
+    for who in ("a", "b"):
+        cluster.journal.fact("node.started", who)
     leader = cluster.leader()
     cluster.journal.wait("end", schedule="tick", after=leader.at)
 

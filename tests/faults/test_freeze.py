@@ -95,9 +95,10 @@ def test_process_frozen_inside_a_write_blocks_all_writers_until_it_goes_on(
     """The non-promise of SQLite: it cannot be prevented, so it is said, and loses nothing."""
     frozen = cluster.node("frozen", TICK, task("busy", 0.02), ttl=TTL)
     first = cluster.leader("frozen")
+    cluster.node("other", TICK, ttl=TTL)
+    cluster.journal.fact("node.started", "other")
     _freeze_inside_a_write(cluster, frozen)
 
-    cluster.node("other", TICK, ttl=TTL)
     told = cluster.journal.fact("store.unavailable", "other")
     assert "locked by another writer" in told["error"]
     assert "tenure doctor" in told["error"]
@@ -120,14 +121,16 @@ def test_process_frozen_inside_a_write_blocks_all_writers_until_it_goes_on(
 
 
 def _freeze_inside_a_write(cluster: Cluster, program: Program) -> None:
-    """It is the only writer; so if the file is locked while it stands still, the lock is its."""
+    """A file that stays locked while it stands still is locked by it: others let go in no time."""
 
     def frozen_in_it() -> bool:
         program.freeze()
-        if cluster.store.locked:
-            return True
-        program.thaw()
-        return False
+        for _ in range(20):
+            if not cluster.store.locked:
+                program.thaw()
+                return False
+            time.sleep(0.02)
+        return True
 
     until(frozen_in_it, "a freeze inside a write")
 
