@@ -70,7 +70,7 @@ def collect(tasks: Tasks, settings: Settings, app: str) -> Declarations:
 
 
 def starting(known: Declared, within: float) -> set[str]:
-    """The releases that a node started with a moment ago: it may not be present yet."""
+    """The releases that were announced a moment ago, by nodes that may not be present yet."""
     lately = timedelta(seconds=within)
     return {
         release.digest
@@ -78,6 +78,11 @@ def starting(known: Declared, within: float) -> set[str]:
         if release.announced_at is not None
         and known.now - lately < release.announced_at <= known.now
     }
+
+
+def is_known(mine: Declarations, known: Declared) -> bool:
+    """Has the store heard of this release? Else it will be the newest when it has."""
+    return any(release.digest == mine.release.digest for release in known.releases)
 
 
 def decide(
@@ -92,8 +97,9 @@ def decide(
     """
     live = {*live, mine.release.digest}
     stored = {schedule.name: schedule for schedule in known.schedules}
+    releases = known.releases if is_known(mine, known) else [*known.releases, mine.release]
     newest: dict[str, str] = {}
-    for release in known.releases:
+    for release in releases:
         if release.digest in live:
             newest.update(release.definitions)
     decisions = []
@@ -105,7 +111,7 @@ def decide(
             decisions += _declared(mine, declaration, old, known.now)
         elif joining:
             decisions.append(Decision(added(*declaration, known.now)))
-    certain = None not in live and {release.digest for release in known.releases}.issuperset(live)
+    certain = None not in live and {release.digest for release in releases}.issuperset(live)
     if certain and not joining:
         decisions += [
             _orphaned(mine.app, old)

@@ -16,10 +16,9 @@ from zlib import crc32
 
 from tenure.backends.base import LeaseStore, ReleaseStore, ScheduleStore
 from tenure.clock import Clock
-from tenure.declarations import Decision, Declarations, decide, starting
+from tenure.declarations import Decision, Declarations, decide, is_known, starting
 from tenure.errors import Conflict, InvalidSchedule, StoreUnavailable
 from tenure.facts import Facts, ScheduleOrphaned
-from tenure.model import Declared
 from tenure.presence import PRESENCE
 from tenure.reaper import LATEST_RETRY
 from tenure.roster import Roll, Roster
@@ -77,10 +76,11 @@ class Declarer(Service):
         return self._mine.release.digest
 
     async def declare(self) -> None:
-        """At the start of a node, before it is present: add what is new, replace what is older."""
-        await self._releases.announce(self._mine.app, self._mine.release)
-        roll = await self._look()
-        if not await self._agree(roll, joining=True):
+        """At the start of a node, before it is present: add what is new, replace what is older.
+
+        Nothing is written if there is nothing to change: a start must not wait for a store that
+        cannot be written to at the moment."""
+        if not await self._agree(await self._look(), joining=True):
             raise Conflict(
                 f"the schedules of app {self._mine.app!r} keep changing while they are compared"
                 " with the code. Start again; if that does not help, look at who changes them."
@@ -121,19 +121,23 @@ class Declarer(Service):
 
     async def _agree(self, roll: Roll, *, joining: bool = False) -> bool:
         """Change what is to be changed. False if others were faster, time and again."""
-        size, failures = None, 0
+        size, failures, announced = None, 0, False
         while failures < ATTEMPTS:
-            # Presences were read first: who was present then has been announced by now.
-            known = await self._known()
+            # Presences were read first: who changed anything before that has been announced.
+            known = await self._releases.declared(self._mine.app)
             started = starting(known, self._settings.ttl)
             self._pending = bool(started - roll.live - {self._mine.release.digest})
             decisions = decide(self._mine, known, roll.live | started, joining=joining)
             decisions = self._without_hasty(decisions)
-            if not decisions:
-                return True
             if joining:
                 await self._refuse_others(decisions)
-            elif self.clock.monotonic() - roll.at > self._settings.ttl:
+            if not announced and (decisions if joining else not is_known(self._mine, known)):
+                await self._releases.announce(self._mine.app, self._mine.release)
+                announced = True
+                continue
+            if not decisions:
+                return True
+            if not joining and self.clock.monotonic() - roll.at > self._settings.ttl:
                 return False  # we stood still: the others may have come or gone meanwhile
             batch = decisions[:size]
             try:
@@ -164,14 +168,6 @@ class Declarer(Service):
         }
         self._pending |= bool(hasty)
         return [d for d in decisions if d.change.spec.name not in hasty]
-
-    async def _known(self) -> Declared:
-        known = await self._releases.declared(self._mine.app)
-        if any(release.digest == self._mine.release.digest for release in known.releases):
-            return known
-        # Forgotten, by a store that was put back or in a long absence.
-        await self._releases.announce(self._mine.app, self._mine.release)
-        return await self._releases.declared(self._mine.app)
 
     async def _refuse_others(self, decisions: Sequence[Decision]) -> None:
         """A name that the code wants to add must not be somebody else's."""

@@ -214,7 +214,7 @@ class Release:
     number: int = 0
     """In the order in which the store first heard of them: greater is newer."""
     announced_at: datetime | None = None
-    """When a node last started with it."""
+    """When a node last said that it has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,6 +299,7 @@ async def test_name_of_another_app_is_refused_and_nothing_is_changed(world: Worl
     with pytest.raises(InvalidSchedule, match="belongs to app 'shop'"):
         await world.start("bank", app="bank", a=20, b=20)
     assert list(await world.backend.schedules.find(["a", "b"])) == ["a"]
+    assert not (await world.backend.releases.declared("bank")).releases
     assert await world.interval("a") == "10.0"
 
 
@@ -356,6 +357,18 @@ async def test_node_that_stood_still_looks_again_before_it_judges(world: World) 
     assert not await new.step()
     assert not await new.step()
     assert (await world.the("b")).active
+
+
+async def test_start_that_changes_nothing_writes_nothing(world: World) -> None:
+    first = await world.start("first", a=10, b=10)
+    assert first.releases.calls["announce"] == 1
+    same, less = await world.start("same", a=10, b=10), await world.start("less", a=10)
+    for node in (same, less):
+        assert not node.releases.calls["announce"]
+        assert not node.schedules.calls
+    await less.step()  # of a release that nobody knows: it is told when there is time for it
+    assert less.releases.calls["announce"] == 1
+    assert len((await world.backend.releases.declared("app")).releases) == 2
 
 
 async def test_release_that_the_store_forgot_is_announced_again(world: World) -> None:

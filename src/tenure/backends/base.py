@@ -244,7 +244,7 @@ class ReleaseStore(Protocol):
     """What the code of apps declares: who declared which definitions first, and who last."""
 
     async def announce(self, app: str, release: Release) -> None:
-        """A node starts with this release of the app.
+        """A node has this release of the app, and may be about to change schedules for it.
 
         - A release that the store does not know gets a number greater than every other's.
         - One that it knows keeps its number; only `announced_at` becomes now.

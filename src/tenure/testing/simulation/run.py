@@ -137,7 +137,7 @@ class Simulation:
         self.history.add(self.loop.now, "*", END, "schedules", self.store.final_state())
         living = {n.name: n.holders for n in self.chaos.nodes if n.alive}
         self.history.add(self.loop.now, "*", END, "living", living)
-        code = {n.name: n.code for n in self.chaos.nodes if n.alive}
+        code = {n.name: n.code for n in self.chaos.nodes}
         self.history.add(self.loop.now, "*", END, "code", code)
         self.history.add(self.loop.now, "*", END, "clock", self.store.clock.now())
 

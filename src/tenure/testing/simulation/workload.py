@@ -23,7 +23,7 @@ Several: releases of the code, rolled out one after the other, and again from th
 
 
 def random_releases(source: Random) -> list[Tasks]:
-    """The workload unless you give your own: tasks, and now and then what becomes of them in a rollout."""
+    """The workload unless you give your own: tasks, and now and then another release of them."""
     first = random_tasks(source)
     if source.random() < 0.65:
         return [first]

@@ -48,6 +48,7 @@ class _Recovery:
         self._began: set[tuple[int, int]] = set()
         self._state: Any = None
         self._living: set[str] = set()
+        self._nodes: set[str] = set()
         self._tasks: set[str] = set()
         """Those that the living know."""
 
@@ -67,9 +68,11 @@ class _Recovery:
         elif event.what == "schedules":
             self._state = event.detail
         elif event.what == "living":
+            self._nodes = set(event.detail)
             self._living = {holder for holders in event.detail.values() for holder in holders}
         elif event.what == "code":
-            self._tasks = {task for _, tasks in event.detail.values() for task in tasks}
+            known = [tasks for node, (_, tasks) in event.detail.items() if node in self._nodes]
+            self._tasks = {task for tasks in known for task in tasks}
         else:
             yield from self._end(event)
 

@@ -29,30 +29,32 @@ class _Releases:
     def __init__(self) -> None:
         self._releases: dict[str, Release] = {}
         self._schedules: list[Schedule] = []
-        self._left: tuple[str, ...] = ()
+        self._living: set[str] = set()
+        self._left: set[str] = set()
         """The node that was asked to stop in the end: whether it counts is not settled."""
-        self._code: dict[str, str] = {}
 
     def see(self, event: Event) -> Found:
         if event.kind == STORE:
             if event.detail.op == "announce" and event.detail.error is None:
                 release = event.detail.args[1]
-                self._code[event.source] = release.digest
                 self._releases.setdefault(release.digest, release)
         elif event.kind == FAULT:
             if event.what == "handover":
-                self._left = (event.source,)
+                self._left = {event.source}
         elif event.what == "schedules":
             self._schedules = event.detail["schedules"]
+        elif event.what == "living":
+            self._living = set(event.detail)
         elif event.what == "code":
-            living = {digest for digest, _ in event.detail.values()}
-            left = {self._code[name] for name in self._left}
-            yield from self._end(self._newest(living), self._newest(living | left))
+            code = {name: digest for name, (digest, _) in event.detail.items()}
+            without = self._newest({code[name] for name in self._living})
+            beside = self._newest({code[name] for name in self._living | self._left})
+            yield from self._end(without, beside)
 
-    def _newest(self, living: set[str]) -> dict[str, str]:
+    def _newest(self, live: set[str]) -> dict[str, str]:
         newest: dict[str, str] = {}
         for digest, release in self._releases.items():
-            if digest in living:
+            if digest in live:
                 newest.update(release.definitions)
         return newest
 
