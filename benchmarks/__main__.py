@@ -11,7 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adding, firing, handover, idle, lateness, locks, outage, report, takeover
+from benchmarks import (
+    adding,
+    firing,
+    handover,
+    idle,
+    lateness,
+    locks,
+    many,
+    outage,
+    report,
+    takeover,
+    weekend,
+)
 from benchmarks.figures import Figure, Run, Say
 from benchmarks.stores import STORES, Store
 from tenure.errors import ConfigError
@@ -25,6 +37,8 @@ BENCHMARKS: dict[str, Run] = {
     "locks": locks.run,
     "idle": idle.run,
     "firing": firing.run,
+    "many": many.run,
+    "weekend": weekend.run,
     "adding": adding.run,
 }
 
@@ -85,7 +99,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measure Tenure on this machine. Progress goes to standard error, the tables"
-        " to standard output. All of it takes about six minutes for each store.",
+        " to standard output. All of it takes about ten minutes for each store.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--store", choices=[*STORES, "all"], default="sqlite")

@@ -16,13 +16,16 @@ Run = Callable[[Store, bool, Say], "list[Figure]"]
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured. `target` is the most that `judged` may be; None: only for comparison."""
+    """What was measured. `target` is the most that `judged` may be, or the least; None: only for
+    comparison."""
 
     what: str
     unit: str
     values: Sequence[float]
     target: float | None = None
     judged: Literal["median", "p99"] = "p99"
+    least: bool = False
+    """More is better."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -42,7 +45,8 @@ class Figure:
     def met(self) -> bool | None:
         if self.target is None:
             return None
-        return (self.median if self.judged == "median" else self.p99) <= self.target
+        value = self.median if self.judged == "median" else self.p99
+        return value >= self.target if self.least else value <= self.target
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,5 +59,6 @@ class Figure:
             "max": max(self.values),
             "target": self.target,
             "judged": self.judged,
+            "least": self.least,
             "met": self.met,
         }

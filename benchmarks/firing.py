@@ -1,92 +1,164 @@
-"""Firing: 10,000 schedules are due; how many per second are fired, in batches of 1,000?
+"""Firing: 10,000 schedules are due; how many per second are fired?
 
-The leader's own path, without a node around it: ask what is due, plan, fire under the fence. Beside
-it, in turns, the same rows written by set-based statements alone: what the store can do at best.
+Half of them `every`, half `cron`; 10 % or all of the triggers are different from each other. The
+leader's own ticker, without a node around it, and fresh: it has seen none of the triggers before.
+Each firing leaves its occurrence and its run. Beside it, in turns, the same rows written by
+set-based statements alone, which is what the store can do at best; and other schedulers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
+from benchmarks import peers
 from benchmarks.figures import Figure, Say
+from benchmarks.peers.workload import Rule, rules
 from benchmarks.stores import Store, backend
-from tenure import every, triggers
-from tenure.backends.base import ScheduleStore
+from tenure import cron, every, triggers
+from tenure.clock import SystemClock
+from tenure.facts import Facts, Ticked
 from tenure.model import Change, Fence, ScheduleSpec
-from tenure.planning import plan
+from tenure.settings import Settings
+from tenure.ticker import Ticker
+from tenure.triggers import Trigger
 
-BATCH = 1_000
+BATCH = Settings().batch
 FENCE = Fence("tenure/leader", 1, "bench")
+DISTINCT = {"10 % distinct": 0.1, "all distinct": 1.0}
+TIMES_PEERS = {
+    "sqlite": {"10 % distinct": 50.0, "all distinct": 20.0},
+    "postgres": {"10 % distinct": 15.0, "all distinct": 15.0},
+}
+"""How many times as fast as the best of the peers."""
+OF_BARE = {"postgres": 40.0}
+"""Per cent of the bare statements' speed. Without a server to talk to they cost next to nothing."""
+PROMISING = 0.5
+"""A peer that reached less than this part of the best is not asked again: it takes too long."""
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
-    repetitions, count = (1, 500) if quick else (5, 10_000)
-    ours: list[float] = []
-    bare: list[float] = []
+    repetitions, count = (1, 200) if quick else (5, 10_000)
+    ours: dict[str, list[float]] = {title: [] for title in DISTINCT}
+    bare: dict[str, list[float]] = {title: [] for title in DISTINCT}
+    rivals: dict[str, list[float]] = {}
+    if quick:
+        say("left out of a quick run: the other schedulers, which need environments of their own")
+    else:
+        rivals = {peer: [] for peer in peers.PEERS[store.name]}
+    pythons = {peer: peers.python(peer, say) for peer in rivals}
     for number in range(1, repetitions + 1):
-        ours.append(count / _ours(store, count))
-        bare.append(count / _bare(store, count))
-        said = f"{ours[-1]:,.0f} firings a second, {bare[-1]:,.0f} bare"
-        say(f"{number} of {repetitions}, {count:,} due: {said}")
-    ratios = [least / mine for mine, least in zip(ours, bare, strict=True)]
+        for title, distinct in DISTINCT.items():
+            ours[title].append(count / _ours(store, rules(count, distinct)))
+            bare[title].append(count / _bare(store, rules(count, distinct)))
+            said = f"{ours[title][-1]:,.0f} firings a second, {bare[title][-1]:,.0f} bare"
+            say(f"{number} of {repetitions}, {count:,} due, {title}: {said}")
+        for peer in _promising(rivals):
+            with store.fresh() as url:
+                rivals[peer].append(peers.fire(pythons[peer], peer, url, count))
+            say(f"{number} of {repetitions}, {peers.version(peer)}: {rivals[peer][-1]:,.0f}")
+    return _figures(store.name, ours, bare, rivals)
+
+
+def _promising(rivals: dict[str, list[float]]) -> list[str]:
+    best = max((max(speeds) for speeds in rivals.values() if speeds), default=0.0)
     return [
-        Figure("firing: due, plan and fire", "/s", ours),
-        Figure("firing: bare set-based statements", "/s", bare),
-        Figure("firing: time / bare time", "×", ratios),
+        peer for peer, speeds in rivals.items() if max(speeds, default=best) >= PROMISING * best
     ]
 
 
-def _ours(store: Store, count: int) -> float:
-    with store.fresh() as url:
-        return asyncio.run(_fire_all(url, count))
+def _figures(
+    store: str,
+    ours: dict[str, list[float]],
+    bare: dict[str, list[float]],
+    rivals: dict[str, list[float]],
+) -> list[Figure]:
+    figures = [Figure(f"firing: {peers.version(p)}", "/s", speeds) for p, speeds in rivals.items()]
+    rounds = len(next(iter(ours.values())))
+    # Of each round the best. Who was asked once only was far from it.
+    best = [max((s[n] for s in rivals.values() if n < len(s)), default=0.0) for n in range(rounds)]
+    for title, speeds in ours.items():
+        figures.append(Figure(f"firing: Tenure, {title}", "/s", speeds))
+        if rivals:
+            times = [mine / theirs for mine, theirs in zip(speeds, best, strict=True)]
+            wanted = TIMES_PEERS[store][title]
+            what = f"firing: Tenure / the best of the others, {title}"
+            figures.append(Figure(what, "×", times, wanted, "median", least=True))
+        figures.append(Figure(f"firing: bare set-based statements, {title}", "/s", bare[title]))
+        shares = [100 * mine / most for mine, most in zip(speeds, bare[title], strict=True)]
+        what = f"firing: Tenure / bare statements, {title}"
+        figures.append(Figure(what, "%", shares, OF_BARE.get(store), "median", least=True))
+    return figures
 
 
-def _bare(store: Store, count: int) -> float:
+def _ours(store: Store, wanted: Sequence[Rule]) -> float:
     with store.fresh() as url:
-        asyncio.run(_fill(url, count))
+        return asyncio.run(_fire_all(url, wanted))
+
+
+def _bare(store: Store, wanted: Sequence[Rule]) -> float:
+    with store.fresh() as url:
+        asyncio.run(_fill(url, wanted))
         begun = time.perf_counter()
         moved = store.bare_firing(url, BATCH)
         took = time.perf_counter() - begun
-    assert moved == count
+    assert moved == len(wanted)
     return took
 
 
-async def _fire_all(url: str, count: int) -> float:
-    await _fill(url, count)
-    store = backend(url)
+async def _fire_all(url: str, wanted: Sequence[Rule]) -> float:
+    await _fill(url, wanted)
+    triggers.load.cache_clear()
+    store, facts, told = backend(url), Facts(), list[Ticked]()
+    facts.on("tick.fired", told.append)  # type: ignore[arg-type]
     await store.open(migrate=False)
+    ticker = Ticker(
+        store.schedules, lambda: FENCE, lambda _: None, Settings(), SystemClock(), facts
+    )
     try:
         assert await store.schedules.take_office(FENCE)
-        fired, begun = 0, time.perf_counter()
-        while (due := await store.schedules.due(BATCH)).schedules:
-            planned = plan(due.schedules, due.now)
-            fired += (await store.schedules.fire(FENCE, planned.firings)).fired
+        gc.collect()  # what the filling left behind is not the leader's
+        begun = time.perf_counter()
+        while await ticker.step() == 0.0:
+            pass
         took = time.perf_counter() - begun
     finally:
         await store.close()
-    assert fired == count
+    assert sum(tick.fired for tick in told) == len(wanted)
     return took
 
 
-async def _fill(url: str, count: int) -> None:
+async def _fill(url: str, wanted: Sequence[Rule]) -> None:
     store = backend(url)
     await store.open()
     try:
-        await _add(store.schedules, count)
+        changes = list(_changes(wanted, await store.schedules.now()))
+        for first in range(0, len(changes), BATCH):
+            await store.schedules.change(changes[first : first + BATCH])
     finally:
         await store.close()
 
 
-async def _add(schedules: ScheduleStore, count: int) -> None:
-    """Daily schedules that came due within the last hour, each at a moment of its own."""
-    now = datetime.now(UTC)
-    changes = []
-    for number in range(count):
-        due = now - timedelta(hours=1) * (number + 1) / (count + 1)
-        trigger = triggers.dump(every(hours=24, start=due))
-        spec = ScheduleSpec(f"bench-{number:06}", trigger, "work", '{"user": 1}')
-        changes.append(Change(spec, due, due))
-    for first in range(0, count, BATCH):
-        await schedules.change(changes[first : first + BATCH])
+def _changes(wanted: Sequence[Rule], now: datetime) -> Sequence[Change]:
+    """Schedules of which the last occurrence is due, and none before."""
+    known: dict[Rule, tuple[str, datetime]] = {}
+    for rule in wanted:
+        if rule not in known:
+            trigger = trigger_of(rule, now)
+            due = trigger.latest(now)
+            assert due is not None
+            known[rule] = triggers.dump(trigger), due
+    return [
+        Change(ScheduleSpec(f"bench-{number:06}", trigger, "work", '{"user": 1}'), due, due)
+        for number, (trigger, due) in enumerate(map(known.__getitem__, wanted))
+    ]
+
+
+def trigger_of(rule: Rule, now: datetime) -> Trigger:
+    if rule.expression is not None:
+        return cron(rule.expression).anchored(now)
+    assert rule.seconds is not None
+    return every(seconds=rule.seconds, start=now - timedelta(days=1)).anchored(now)

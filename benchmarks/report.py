@@ -117,9 +117,10 @@ def number(value: float) -> str:
 def _target(figure: Figure) -> str:
     if figure.target is None:
         return "–"
+    bound = f"{'≥' if figure.least else '≤'} {shown(figure.target, figure.unit)}"
     if len(figure.values) == 1:
-        return f"≤ {shown(figure.target, figure.unit)}" if figure.target else "0"
-    return f"{figure.judged} ≤ {shown(figure.target, figure.unit)}"
+        return bound if figure.target else "0"
+    return f"{figure.judged} {bound}"
 
 
 def _facts(facts: Mapping[str, str]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +13,9 @@ from tenure import Scheduler
 from tenure.backends.base import Backend, LeaseBackend
 from tenure.clock import SystemClock
 from tenure.stores import parse, parse_leases
+
+OWN_COLUMNS = ("name", "trigger", "lock", "next_nominal", "next_due")
+"""What a copy of a schedule does not share with the original."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,14 @@ class Store:
         """The least that a firing can be: the same rows, written by set-based statements alone,
         `batch` in a transaction. Returns how many schedules were moved on."""
         raise NotImplementedError
+
+    def multiply(self, url: str, plans: Sequence[tuple[str, datetime]], copies: int) -> None:
+        """The least that adding can be: copies of the only schedule there is, by one statement; so
+        many for each of these triggers with its next time. The original is gone afterwards."""
+        raise NotImplementedError
+
+    def tidy(self, url: str) -> None:
+        """What the store does by itself some time after a lot was written."""
 
     def queries(self, scheduler: Scheduler) -> int:
         """How many round trips this scheduler has made to its store."""

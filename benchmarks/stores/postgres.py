@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Self
 
 import psycopg
 
-from benchmarks.stores.base import Place, Store, file_system
+from benchmarks.stores.base import OWN_COLUMNS, Place, Store, file_system
 from tenure import Scheduler
 from tenure.backends.postgres import PostgresBackend
 from tests.support.servers import PostgresServer
@@ -93,6 +94,37 @@ class Postgres(Store):
                 moved += count
         return moved
 
+    def multiply(self, url: str, plans: Sequence[tuple[str, datetime]], copies: int) -> None:
+        with psycopg.connect(url) as connection:
+            names = connection.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_name ="
+                " 'schedule' AND table_schema = 'tenure' AND column_name <> ALL(%s)",
+                [["uid", *OWN_COLUMNS]],
+            )
+            same = ", ".join(name for (name,) in names)
+            connection.execute(
+                "CREATE TEMP TABLE plan (number serial, trigger text, due timestamptz)"
+            )
+            copy = "COPY plan (trigger, due) FROM STDIN"
+            with connection.cursor().copy(copy) as lines:
+                for plan in plans:
+                    lines.write_row(plan)
+            connection.execute(
+                f"INSERT INTO tenure.schedule ({', '.join(OWN_COLUMNS)}, {same})"
+                f" SELECT name, plan.trigger, name, due, due, {same}"
+                f" FROM (SELECT {same} FROM tenure.schedule) AS one, plan,"
+                " generate_series(1, %s) AS copy,"
+                " LATERAL (SELECT 'copy-' || copy || '-' || number AS name)"
+                " ORDER BY copy, number",
+                [copies],
+            )
+            connection.execute("DELETE FROM tenure.schedule WHERE name NOT LIKE 'copy-%'")
+
+    def tidy(self, url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+            connection.execute("CHECKPOINT")
+
     def queries(self, scheduler: Scheduler) -> int:
         store = scheduler._core._backend
         assert isinstance(store, PostgresBackend)
@@ -117,6 +149,6 @@ WITH picked AS (
     SELECT schedule_uid, 'planned', nominal::text, nominal, nominal, 'fired', now(), 1, id FROM runs
 )
 UPDATE tenure.schedule s
-SET next_nominal = s.next_nominal + interval '1 day', next_due = s.next_due + interval '1 day'
+SET next_nominal = s.next_nominal + interval '7 days', next_due = s.next_due + interval '7 days'
 FROM picked WHERE s.uid = picked.uid
 """

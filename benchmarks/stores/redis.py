@@ -23,7 +23,9 @@ class Redis(Store):
     lock_ttl = 5.0  # for so long a server that has just begun grants none
     hint = "its connection to the server is gone"
     apart = True
-    skips: Mapping[str, str] = dict.fromkeys(("lateness", "idle", "firing", "adding"), _LEASES_ONLY)
+    skips: Mapping[str, str] = dict.fromkeys(
+        ("lateness", "idle", "firing", "many", "weekend", "adding"), _LEASES_ONLY
+    )
 
     def facts(self) -> dict[str, str]:
         with self.place() as place, redis.Redis(port=place.port or 0) as client:

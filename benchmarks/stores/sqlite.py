@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 
-from benchmarks.stores.base import Place, Store, file_system
+from benchmarks.stores.base import OWN_COLUMNS, Place, Store, file_system
 from tenure import Scheduler
 from tenure.backends.sqlite import SQLiteBackend
+from tenure.clock import to_micros
 
 
 class SQLite(Store):
@@ -75,6 +77,35 @@ class SQLite(Store):
                     return moved
                 moved += counts[-1]
 
+    def multiply(self, url: str, plans: Sequence[tuple[str, datetime]], copies: int) -> None:
+        with closing(_connect(url)) as connection:
+            columns = connection.execute("SELECT name FROM pragma_table_info('tenure_schedule')")
+            same = ", ".join(f'"{c}"' for (c,) in columns if c not in ("uid", *OWN_COLUMNS))
+            own = ", ".join(f'"{column}"' for column in OWN_COLUMNS)
+            connection.execute(
+                'CREATE TEMP TABLE plan (number INTEGER PRIMARY KEY, "trigger" TEXT, due INTEGER)'
+            )
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                'INSERT INTO temp.plan ("trigger", due) VALUES (?, ?)',
+                [(trigger, to_micros(due)) for trigger, due in plans],
+            )
+            connection.execute(
+                "WITH RECURSIVE copies (copy) AS"
+                " (SELECT 1 UNION ALL SELECT copy + 1 FROM copies WHERE copy < ?)"
+                f" INSERT INTO tenure_schedule ({own}, {same})"
+                " SELECT 'copy-' || copy || '-' || number, plan.\"trigger\", 'copy-' || copy || '-'"
+                f" || number, due, due, {same}"
+                f" FROM copies, temp.plan, (SELECT {same} FROM tenure_schedule)",
+                [copies],
+            )
+            connection.execute("DELETE FROM tenure_schedule WHERE name NOT LIKE 'copy-%'")
+            connection.execute("COMMIT")
+
+    def tidy(self, url: str) -> None:
+        with closing(_connect(url)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
     def queries(self, scheduler: Scheduler) -> int:
         store = scheduler._core._backend
         assert isinstance(store, SQLiteBackend)
@@ -124,6 +155,6 @@ _BARE_FIRING = (
            (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
        SELECT uid, 'planned', nominal, nominal, nominal, 'fired', :now, 1, :base + n FROM picked""",
     """UPDATE tenure_schedule
-       SET next_nominal = next_nominal + 86400000000, next_due = next_due + 86400000000
+       SET next_nominal = next_nominal + 604800000000, next_due = next_due + 604800000000
        WHERE uid IN (SELECT uid FROM picked)""",
 )
