@@ -38,13 +38,14 @@ ONLY_SQLITE = {  # which takes anything in any column
 
 class Store:
     def __init__(self, url: str, execute: Callable[[str], Any], table: str, folder: Path) -> None:
+        self.namespace = f"bad {next(_numbers)}"
         self.url = url
         self.execute = execute
         self.table = table
         self.folder = folder
         self.bad = BAD | (ONLY_SQLITE if url.startswith("sqlite") else {})
         self.done: list[str] = []
-        self.scheduler = Scheduler(url, ttl=3)
+        self.scheduler = Scheduler(url, namespace=self.namespace, ttl=3)
 
         @self.scheduler.task
         def note(name: str) -> None:
@@ -52,10 +53,12 @@ class Store:
 
     def spoil(self) -> None:
         for name, assignment in self.bad.items():
-            self.execute(f"UPDATE {self.table} SET {assignment} WHERE name = '{name}'")
+            mine = f"namespace = '{self.namespace}' AND name = '{name}'"
+            self.execute(f"UPDATE {self.table} SET {assignment} WHERE {mine}")
 
     def cli(self, *arguments: object) -> Any:
-        answer = at_hand(self.folder, *arguments, "--url", self.url)
+        where = ("--url", self.url, "--namespace", self.namespace)
+        answer = at_hand(self.folder, *arguments, *where)
         assert answer.code == 0, answer
         return answer
 
@@ -68,9 +71,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         store = Store(f"sqlite:///{path}", connection.execute, "tenure_schedule", tmp_path)
     else:
         postgres: PostgresServer = request.getfixturevalue("postgres")
-        url = postgres.create_database(f"bad_{next(_numbers)}")
-        connection = psycopg.connect(url, autocommit=True)
-        store = Store(url, connection.execute, "tenure.schedule", tmp_path)
+        connection = psycopg.connect(postgres.url, autocommit=True)
+        store = Store(postgres.url, connection.execute, "tenure.schedule", tmp_path)
     yield store
     store.scheduler.stop()
     connection.close()
@@ -117,7 +119,7 @@ def test_bad_rows_are_shown(store: Store) -> None:
     assert as_json["unknown-catch-up"]["catch_up"] == "sometimes"
     assert as_json["broken-trigger"]["rule"] == "unreadable"
     json.dumps(as_json)
-    doctor = at_hand(store.folder, "doctor", "--url", store.url)
+    doctor = at_hand(store.folder, "doctor", "--url", store.url, "--namespace", store.namespace)
     assert doctor.code in (0, 1), doctor
 
 

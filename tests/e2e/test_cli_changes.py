@@ -18,13 +18,15 @@ _numbers = count()
 class Shell:
     """Commands on one store, in one folder."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, namespace: str = "default") -> None:
         self.folder = folder
         self.url = url
-        assert self("migrate").code == 0
+        self.namespace = namespace
+        assert at_hand(folder, "migrate", "--url", url).code == 0
 
     def __call__(self, *args: object, stdin: str = "") -> Answer:
-        return at_hand(self.folder, *args, "--url", self.url, stdin=stdin)
+        where = ("--url", self.url, "--namespace", self.namespace)
+        return at_hand(self.folder, *args, *where, stdin=stdin)
 
     def add(self, *args: object, **kwargs: Any) -> Answer:
         return self("schedules", "add", *args, **kwargs)
@@ -42,7 +44,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Shell:
     if request.param == "sqlite":
         return Shell(tmp_path, "sqlite:///shop.db")
     postgres: PostgresServer = request.getfixturevalue("postgres")
-    return Shell(tmp_path, postgres.create_database(f"cli_{next(_numbers)}"))
+    return Shell(tmp_path, postgres.url, f"cli {next(_numbers)}")
 
 
 def lines(*entries: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from psycopg.rows import dict_row
 from tenure import NotFound, Scheduler, every
 from tests.e2e.command import until
 from tests.support.servers import PostgresServer
-
-_numbers = count()
 
 
 class Database:
@@ -46,14 +43,26 @@ class Database:
         return row["answer"]
 
 
-@pytest.fixture
-def postgres_database(postgres: PostgresServer) -> Iterator[Database]:
-    url = postgres.create_database(f"sql_{next(_numbers)}")
+@pytest.fixture(scope="module")
+def any_postgres(postgres: PostgresServer) -> Iterator[Database]:
+    url = postgres.create_database("sql")
     with psycopg.connect(url, row_factory=dict_row) as connection:
         database = Database(url, connection, "tenure.")
         database.scheduler.schedules()
         yield database
         connection.rollback()
+    database.scheduler.stop()
+
+
+@pytest.fixture
+def postgres_database(any_postgres: Database) -> Iterator[Database]:
+    connection = any_postgres.connection
+    connection.rollback()
+    connection.execute("TRUNCATE tenure.schedule, tenure.occurrence, tenure.run, tenure.release")
+    connection.commit()
+    database = Database(any_postgres.url, connection, "tenure.")
+    yield database
+    connection.rollback()
     database.scheduler.stop()
 
 
@@ -83,7 +92,7 @@ def shop(postgres_database: Database) -> Database:
 
 
 def test_schedule_that_sql_added_is_planned_and_fired(shop: Database) -> None:
-    shop.connection.execute("CREATE TABLE orders (id int)")
+    shop.connection.execute("CREATE TABLE IF NOT EXISTS orders (id int)")
     shop.connection.commit()
     with shop.scheduler:
         shop.connection.execute("INSERT INTO orders VALUES (1)")
@@ -194,17 +203,6 @@ def test_wrong_arguments(any_postgres: Database, arguments: str, why: str) -> No
     with pytest.raises(psycopg.errors.InvalidParameterValue, match=why):
         any_postgres.call(f"add_schedule({arguments})")
     any_postgres.connection.rollback()
-
-
-@pytest.fixture(scope="module")
-def any_postgres(postgres: PostgresServer) -> Iterator[Database]:
-    url = postgres.create_database(f"sql_{next(_numbers)}")
-    with psycopg.connect(url, row_factory=dict_row) as connection:
-        database = Database(url, connection, "tenure.")
-        database.scheduler.schedules()
-        yield database
-        connection.rollback()
-    database.scheduler.stop()
 
 
 def test_name_that_is_taken(any_postgres: Database) -> None:
