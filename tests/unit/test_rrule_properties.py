@@ -62,6 +62,9 @@ starts = st.datetimes(datetime(1999, 1, 1), datetime(2030, 1, 1)).map(  # noqa: 
 )
 
 
+RARE = ("BYMONTH", "BYDAY", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO")
+
+
 def made(rule: str, start: datetime) -> RRule | None:
     try:
         return rrule(rule, start=start.replace(tzinfo=UTC))
@@ -87,6 +90,9 @@ def test_times_are_those_of_dateutil_wherever_one_looks_from(
     rule: tuple[str, str], start: datetime, part: float
 ) -> None:
     freq, text = rule
+    # dateutil counts every second up to such a day: rare ones are for the tests below.
+    if freq in ("SECONDLY", "MINUTELY") and any(by in text for by in RARE):
+        return
     trigger = made(text, start)
     if trigger is None:
         return
