@@ -52,8 +52,8 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     pythons = {peer: peers.python(peer, say) for peer in rivals}
     for number in range(1, repetitions + 1):
         for title, distinct in DISTINCT.items():
-            ours[title].append(count / _ours(store, rules(count, distinct)))
-            bare[title].append(count / _bare(store, rules(count, distinct)))
+            ours[title].append(_ours(store, rules(count, distinct)))
+            bare[title].append(_bare(store, rules(count, distinct)))
             said = f"{ours[title][-1]:,.0f} firings a second, {bare[title][-1]:,.0f} bare"
             say(f"{number} of {repetitions}, {count:,} due, {title}: {said}")
         for peer in _promising(rivals):
@@ -105,8 +105,8 @@ def _bare(store: Store, wanted: Sequence[Rule]) -> float:
         begun = time.perf_counter()
         moved = store.bare_firing(url, BATCH)
         took = time.perf_counter() - begun
-    assert moved == len(wanted)
-    return took
+    assert moved >= len(wanted)  # one may have come due again meanwhile
+    return moved / took
 
 
 async def _fire_all(url: str, wanted: Sequence[Rule]) -> float:
@@ -127,8 +127,9 @@ async def _fire_all(url: str, wanted: Sequence[Rule]) -> float:
         took = time.perf_counter() - begun
     finally:
         await store.close()
-    assert sum(tick.fired for tick in told) == len(wanted)
-    return took
+    fired = sum(tick.fired for tick in told)
+    assert fired >= len(wanted)
+    return fired / took
 
 
 async def _fill(url: str, wanted: Sequence[Rule]) -> None:
