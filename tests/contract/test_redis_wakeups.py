@@ -11,6 +11,7 @@ import redis
 
 from tenure.backends.base import lease_topic
 from tenure.backends.redis import RedisBackend
+from tenure.errors import StoreUnavailable
 from tenure.identity import new_holder
 from tenure.model import Grant
 from tests.support.servers import ValkeyServer
@@ -95,6 +96,22 @@ async def test_a_connection_that_is_made_anew_asks_for_all_of_it(
     await _until(lambda: _topics(line) == {"lease:job"})
     assert backend.wakeups.client_id not in (None, before)
     stop()
+
+
+async def test_what_is_asked_while_it_is_closed_leaves_no_connection_behind(
+    server: ValkeyServer, line: redis.Redis
+) -> None:
+    before = {client["id"] for client in line.client_list()}
+    backend = RedisBackend(server.url)
+    await backend.open()
+    asked = [asyncio.create_task(backend.leases.read("job")) for _ in range(20)]
+    await asyncio.sleep(0)  # they have begun, and none has an answer
+    await backend.close()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(a is None or isinstance(a, StoreUnavailable) for a in answers), answers
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await backend.leases.read("job")
+    assert {client["id"] for client in line.client_list()} == before
 
 
 def _topics(line: redis.Redis) -> set[str]:

@@ -64,5 +64,5 @@ class RedisBackend:
 
     async def close(self) -> None:
         await self.wakeups.close()
-        self.leases.close()
+        await self.leases.close()
         await close(self._client)

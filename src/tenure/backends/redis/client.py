@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any, NoReturn, TypeVar
@@ -33,6 +33,35 @@ async def bounded(call: Awaitable[T]) -> T:
         raise StoreUnavailable(f"Redis did not answer within {LIMIT:g} s.") from error
     except FAILURES as error:
         translate(error)
+
+
+class Calls:
+    """Calls through a client, until it is to be closed.
+
+    Once closed, redis-py connects anew for whoever uses it, and nobody would end that connection.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: set[asyncio.Future[None]] = set()
+        self._over = False
+
+    async def make(self, call: Coroutine[Any, Any, T]) -> T:
+        if self._over:
+            call.close()
+            raise StoreUnavailable("the connection to Redis is not open: it was closed meanwhile.")
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.add(ended)
+        try:
+            return await bounded(call)
+        finally:
+            self._under_way.discard(ended)
+            ended.cancel()
+
+    async def end(self) -> None:
+        """Let none begin, and those under way come to their end."""
+        self._over = True
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
 
 def translate(error: Exception) -> NoReturn:
