@@ -3,12 +3,17 @@
 It claims only while its node's presence is trusted: whoever is believed dead must not take work.
 A claim whose reply was lost is found again: the store is asked what this node has claimed, and
 what is not being executed here is then started. Results are kept until the store has taken them.
+
+Every claim is a transaction. While runs are so short that it takes longer than they do, it claims
+more than there is room for, by as many as have just ended: they have a slot in no time. If not,
+they are given back for others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +40,14 @@ from tenure.tasks import Run, Task, Tasks
 BACKOFF_MOST = 300.0
 ERROR_LENGTH = 8_000
 GATHER = 0.004
+SHORT = 0.02
+"""Runs that take less than this are short: others may be claimed for their slots beforehand."""
+AHEAD = 4
+"""At the most so many times as many as are executed at a time."""
+AHEAD_FOR = 0.1
+"""How long they may have to wait for a slot here."""
+STOPPED = "its node was stopped; it waits for another"
+NO_ROOM = "its node had no room for it; it waits for another"
 _PACKAGE = Path(__file__).parent
 
 Ended = Callable[[BaseException | None], None]
@@ -74,6 +87,13 @@ class Worker(Service):
         self._running: dict[tuple[int, int], tuple[Run, Cancel]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
+        self._next: deque[RunRecord] = deque()
+        """Claimed, and begun as soon as there is a slot: one is free only if none of these is."""
+        self._give_back_at = float("inf")
+        self._ahead = 0
+        """How many more are claimed than there is room for: as many as were short of late."""
+        self._short = 0
+        """How many short runs have ended since the last claim."""
         self._results: list[Outcome] = []
         self._stopping = False
         self._backlog = False
@@ -89,6 +109,9 @@ class Worker(Service):
         return [run for run, _ in self._running.values()]
 
     async def step(self) -> float | None:
+        if self._next and (left := self._give_back_at - self.clock.monotonic()) > 0:
+            return left
+        self._give_back(NO_ROOM)
         if self._backlog and (pause := self._until_worth_it()) > 0:
             return pause
         self._backlog = False
@@ -101,7 +124,7 @@ class Worker(Service):
             await self._report()  # what keeps claims from landing must not keep results back
         if self.clock.monotonic() >= self._look_at:
             await self._find_lost_claims(node)
-        delay = await self._claim(node, self._room)
+        delay = await self._claim(node)
         return min(delay, max(0.0, self._look_at - self.clock.monotonic()))
 
     @property
@@ -115,9 +138,18 @@ class Worker(Service):
             return 0.0
         return self._freed_at + GATHER - self.clock.monotonic()
 
+    def _give_back(self, error: str) -> None:
+        """What was not begun is for others."""
+        if self._next:
+            self._results += [self._put_back(_run(record), error) for record in self._next]
+            self._next.clear()
+            self._ahead = 0
+
     async def stop(self, grace: float) -> None:
         """Claim nothing more; let runs end for `grace` seconds; cancel coroutines; report."""
         self._stopping = True
+        self._give_back(STOPPED)
+        self.wake()
         await self.clock.wait(self._idle, grace)
         for run, cancel in list(self._running.values()):
             run.cancelled = True
@@ -130,14 +162,19 @@ class Worker(Service):
 
     def disown(self, node: str) -> None:
         """Its presence was lost: its runs were given to others. Tell them to come to an end."""
+        self._next = deque(record for record in self._next if record.node != node)
         for run, cancel in list(self._running.values()):
             if run.node == node:
                 run.cancelled = True
                 cancel()
 
-    async def _claim(self, node: str, limit: int) -> float:
+    async def _claim(self, node: str) -> float:
         """Report what ended and take what waits, in one transaction."""
         names = [task.name for task in self._tasks]
+        if self._results:
+            self._ahead = min(self._short, AHEAD * self._settings.concurrency)
+            self._short = 0
+        limit = self._room + self._ahead
         reporting = list(self._results)
         results = [result for result, _ in reporting]
         try:
@@ -149,6 +186,8 @@ class Worker(Service):
             raise
         self._begin(node, batch.runs)
         self._reported(reporting, batch.kept)
+        if self._next:
+            return AHEAD_FOR
         self._backlog = 0 < len(batch.runs) == limit
         if batch.next_due is None or self._backlog:
             return self._settings.idle_poll
@@ -172,7 +211,7 @@ class Worker(Service):
         doubtful = begun < self._doubt_until
         self._look_at = self._doubt_until if doubtful else begun + self._look_every
         known = {(result.run_id, result.attempt) for result, _ in self._results}
-        known.update(self._running)
+        known.update(self._running, ((record.id, record.attempt) for record in self._next))
         self._begin(
             node, [record for record in claimed if (record.id, record.attempt) not in known]
         )
@@ -182,11 +221,20 @@ class Worker(Service):
         if self._stopping:
             self._results += [self._put_back(_run(record)) for record in records]
         elif self._present() == node:
-            for record in records:
-                self._start(record)
+            self._next.extend(records)
+            self._give_back_at = self.clock.monotonic() + AHEAD_FOR
+            self._start_next()
         elif records:
             # The answer took too long: others may have these by now. If not, we find them again.
             self._doubt()
+
+    def _start_next(self) -> None:
+        while self._next and self._room:
+            record = self._next.popleft()
+            if self._present() == record.node:
+                self._start(record)
+            else:
+                self._doubt()
 
     def _start(self, record: RunRecord) -> None:
         kwargs = decode(record.kwargs)
@@ -203,6 +251,7 @@ class Worker(Service):
 
         def ended(error: BaseException | None) -> None:
             took = self.clock.monotonic() - begun
+            self._short += took < SHORT
             self._ended(run, self._outcome(run, record, error, took))
 
         self._running[run.id, run.attempt] = run, lambda: None
@@ -216,12 +265,15 @@ class Worker(Service):
 
     def _ended(self, run: Run, outcome: Outcome) -> None:
         self._results.append(outcome)
-        if len(self._running) == self._settings.concurrency:
-            self._freed_at = self.clock.monotonic()
+        full = not self._room
         del self._running[run.id, run.attempt]
+        self._start_next()
+        if full and self._room:
+            self._freed_at = self.clock.monotonic()
         if not self._running:
             self._idle.set()
-        self.wake()
+        if not self._next:
+            self.wake()
 
     def _outcome(
         self, run: Run, record: RunRecord, error: BaseException | None, took: float
@@ -250,8 +302,7 @@ class Worker(Service):
         result = Result(run.id, run.attempt, run.node, RunState.LOST, error)
         return result, RunFailed(*_about(run), error=error)
 
-    def _put_back(self, run: Run) -> Outcome:
-        error = "its node was stopped; it waits for another"
+    def _put_back(self, run: Run, error: str = STOPPED) -> Outcome:
         result = Result(run.id, run.attempt, run.node, RunState.WAITING, error)
         return result, RunRetried(*_about(run), error=error)
 

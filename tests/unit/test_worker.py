@@ -15,7 +15,7 @@ from tenure.model import Change, Fence, OnCrash, Overlap, RunRecord, RunState, S
 from tenure.tasks import Run, Task, Tasks
 from tenure.testing import FakeClock
 from tenure.testing.execution import awaited
-from tenure.worker import Worker
+from tenure.worker import AHEAD_FOR, SHORT, Worker
 from tests.unit.services import SETTINGS, faulty, listening, names
 
 FENCE = Fence("leader", 1, "ann")
@@ -337,3 +337,102 @@ async def test_a_lock_freed_by_a_result_is_looked_for_at_once() -> None:
     await world.step()
     await world.step()
     assert len(world.executed) == 2
+
+
+# -- claiming more than there is room for ---------------------------------------------------------
+
+
+async def test_short_runs_are_claimed_ahead_of_their_slots() -> None:
+    """Each claim takes as many more as have just ended; never more are executed at a time."""
+    world, most = World(concurrency=2), 0
+
+    async def watch(run: Run) -> None:
+        nonlocal most
+        most = max(most, len(world.worker.running))
+
+    world.behave = watch
+    for _ in range(14):
+        await world.add()
+    claimed = []
+    for _ in range(4):
+        await world.step()
+        claimed.append(len(world.executed))
+    assert claimed == [2, 6, 12, 14]
+    assert most == 2
+    await world.step()
+    assert {run.state for run in await world.backend.runs.all(limit=99)} == {RunState.SUCCEEDED}
+
+
+async def test_long_runs_are_not_claimed_ahead() -> None:
+    world = World(concurrency=2)
+
+    async def long(run: Run) -> None:
+        await world.clock.sleep(2 * SHORT)
+
+    world.behave = long
+    for _ in range(8):
+        await world.add()
+    for done in (2, 4, 6):
+        await world.step()
+        assert len(world.executed) == done
+        world.clock.advance(2 * SHORT)
+        await world.clock.settle()
+        assert len(await world.backend.runs.claimed("node")) == 2
+
+
+async def ahead() -> tuple[World, list[int]]:
+    """A worker that executes two of four runs that it has claimed, and the other two."""
+    world = World(concurrency=2)
+    for _ in range(2):
+        await world.add()
+    await world.step()
+    world.behave = forever
+    ids = [await world.add() for _ in range(4)]
+    await world.step()
+    assert [run.id for run in world.worker.running] == ids[:2]
+    assert [run.id for run in await world.backend.runs.claimed("node")] == ids
+    return world, ids[2:]
+
+
+async def test_what_finds_no_slot_soon_is_given_back_for_others() -> None:
+    world, left = await ahead()
+    assert await world.step() == pytest.approx(AHEAD_FOR)
+    world.clock.advance(AHEAD_FOR)
+    await world.step()
+    batch = await world.backend.runs.claim("other", ["job"], 5)
+    assert [run.id for run in batch.runs] == left
+    assert [run.failures for run in batch.runs] == [0, 0]
+    assert names(world.told).count("run.retried") == 2
+
+
+async def test_what_was_not_begun_is_given_back_by_a_stop() -> None:
+    world, left = await ahead()
+    await world.worker.stop(0.0)
+    assert [run.id for run in (await world.backend.runs.claim("other", ["job"], 5)).runs][
+        -2:
+    ] == left
+    assert [run.attempt for run in world.executed].count(2) == 0
+
+
+async def test_what_was_not_begun_is_forgotten_with_the_presence() -> None:
+    """Others may have it by now."""
+    world, left = await ahead()
+    world.node = "node, again"
+    world.worker.disown("node")
+    await world.clock.settle()
+    await world.step()
+    assert not {run.id for run in world.executed} & set(left)
+
+
+async def test_what_was_not_begun_is_not_begun_while_the_presence_is_doubtful() -> None:
+    world, left = await ahead()
+    world.node = None
+    for _, cancel in list(world.worker._running.values()):
+        cancel()
+    await world.clock.settle()
+    assert world.worker.running == []
+    assert not {run.id for run in world.executed} & set(left)
+    world.node = "node"
+    world.behave = None
+    await world.step()  # looks for claims of its own that it does not know of
+    assert {run.id for run in world.executed} >= set(left)
