@@ -23,7 +23,7 @@ from benchmarks.cluster import PATIENCE, ROOT
 from benchmarks.figures import Figure, Say
 from benchmarks.stores import Store, backend
 from tenure import Scheduler, Settings, every, triggers
-from tenure.model import Change, DueBatch, Fence, Fired, Overlap, ScheduleSpec
+from tenure.model import Change, Fence, Fired, Overlap, ScheduleSpec
 from tenure.planning import Plan
 from tenure.ticker import Ticker
 
@@ -101,18 +101,25 @@ class Watched(Ticker):
 
     due: ClassVar[int] = DUE
     took: ClassVar[list[float]] = []
-    _last = 0
+    _last, _waited = 0, 0.0
 
     async def step(self) -> float | None:
-        self._last, begun = 0, time.perf_counter()
+        self._last, self._waited, begun = 0, 0.0, time.perf_counter()
         wait = await super().step()
         if self._last == self.due:  # not what had piled up before the leader was there
-            self.took.append(time.perf_counter() - begun)
+            self.took.append(time.perf_counter() - begun - self._waited)
         return wait
 
-    def _tell(self, fence: Fence, batch: DueBatch, planned: Plan, done: Fired) -> None:
+    async def _wait(self, seconds: float) -> bool:
+        begun = time.perf_counter()
+        try:
+            return await super()._wait(seconds)
+        finally:
+            self._waited += time.perf_counter() - begun
+
+    def _tell(self, fence: Fence, late: float, planned: Plan, done: Fired) -> None:
         self._last = done.fired
-        super()._tell(fence, batch, planned, done)
+        super()._tell(fence, late, planned, done)
 
 
 def lead(url: str, due: int, seconds: float) -> None:

@@ -247,7 +247,7 @@ class DueSchedule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DueBatch:
-    """What is due by the store's clock, and when the next of the others will be."""
+    """What is due by the store's clock, or soon, and when the next of the others will be."""
 
     now: datetime
     schedules: list[DueSchedule]

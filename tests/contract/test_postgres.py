@@ -1,7 +1,7 @@
 """The PostgreSQL backend, on a real server, passes the contract.
 
-Its clock is the server's. So that time can pass without waiting, each test has a schema with a
-`now()` of its own, found before the system's by the search path of the connection.
+Its clock is the server's. So that time can pass without waiting, each test has a schema with clocks
+of its own, found before the system's by the search path of the connection.
 """
 
 from __future__ import annotations
@@ -27,10 +27,18 @@ _CLOCK = """
 CREATE SCHEMA {clock};
 CREATE TABLE {clock}.shift (seconds double precision NOT NULL);
 INSERT INTO {clock}.shift VALUES (0);
-CREATE FUNCTION {clock}.now() RETURNS timestamptz STABLE LANGUAGE sql AS $$
-    SELECT pg_catalog.now() + make_interval(secs => (SELECT seconds FROM {clock}.shift))
+""" + "".join(
+    f"""
+CREATE FUNCTION {{clock}}.{clock}() RETURNS timestamptz {kind} LANGUAGE sql AS $$
+    SELECT pg_catalog.{clock}() + make_interval(secs => (SELECT seconds FROM {{clock}}.shift))
 $$;
 """
+    for clock, kind in (
+        ("now", "STABLE"),
+        ("statement_timestamp", "STABLE"),
+        ("clock_timestamp", "VOLATILE"),
+    )
+)
 
 
 class PostgresHarness(Harness):

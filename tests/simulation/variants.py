@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenure import triggers
@@ -16,7 +16,7 @@ from tenure.backends.memory.tables import MemoryTables
 from tenure.clock import Clock
 from tenure.keeper import Held, Keeper
 from tenure.model import (
-    DueBatch,
+    DueSchedule,
     Fault,
     Fence,
     Fired,
@@ -105,14 +105,18 @@ class FenceBeforeTransaction(MemorySchedules):
     """The fence is checked, then there is time for others, then the write."""
 
     async def fire(
-        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
     ) -> Fired:
         self._tables.check(fence)
         await asyncio.sleep(0.2)
         in_office = self._tables.fences[fence.scope]
         self._tables.fences[fence.scope] = fence
         try:
-            return await super().fire(fence, firings, faults)
+            return await super().fire(fence, firings, faults, at)
         finally:
             self._tables.fences[fence.scope] = in_office
 
@@ -138,7 +142,11 @@ class NoUniqueOccurrence(MemorySchedules):
         return True
 
     async def fire(
-        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
     ) -> Fired:
         tables = self._tables
         tables.check(fence)
@@ -221,9 +229,9 @@ class LooksBackThreeSeconds(Node):
         super().__init__(**parts)
         whole = self.ticker._plan
 
-        def short_sighted(batch: DueBatch) -> Plan:
-            planned, horizon = whole(batch), batch.now - timedelta(seconds=3)
-            rules = {due.uid: triggers.load(due.trigger) for due in batch.schedules}
+        def short_sighted(due: Sequence[DueSchedule], moment: datetime) -> Plan:
+            planned, horizon = whole(due, moment), moment - timedelta(seconds=3)
+            rules = {schedule.uid: triggers.load(schedule.trigger) for schedule in due}
             for place, firing in enumerate(planned.firings):
                 missed = firing.missed
                 if missed is not None and missed.first < horizon:
@@ -242,7 +250,7 @@ class BelievesItsWallClock(Node):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         clock = parts["clock"]
-        own = lambda batch: plan(batch.schedules, clock.now())  # noqa: E731
+        own = lambda due, moment: plan(due, clock.now())  # noqa: E731
         self.ticker._plan = own  # type: ignore[method-assign]
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
 
+from tenure.backends.base import LONGEST_WAIT
 from tenure.backends.memory import MemoryBackend
 from tenure.facts import ClockAccepted, ClockJumped, OccurrenceSkipped, ScheduleSetAside, Ticked
 from tenure.model import OVERLAP, Change, Fence, Overlap, Schedule, ScheduleSpec
 from tenure.testing import FakeClock
-from tenure.ticker import Ticker
+from tenure.ticker import AHEAD, Ticker
 from tenure.triggers import dump, every
 from tests.unit.services import SETTINGS, faulty, listening, names
 
@@ -64,10 +66,10 @@ async def test_who_does_not_lead_asks_nothing(world: World) -> None:
 
 async def test_due_schedule_is_fired_and_the_next_time_slept_for(world: World) -> None:
     schedule = await world.add("a", 10)
-    assert await world.ticker.step() == pytest.approx(10)
+    assert await world.ticker.step() == pytest.approx(10 - AHEAD)
     assert await world.fired() == []
     world.clock.advance(10)
-    assert await world.ticker.step() == pytest.approx(10)
+    assert await world.ticker.step() == pytest.approx(10 - AHEAD)
     assert await world.fired() == [schedule.next_nominal]
     assert world.ticker.last_tick == world.clock.monotonic()
     assert Ticked(1, fired=1, skipped=0, missed=0, stale=0, late=0) in world.told
@@ -77,16 +79,16 @@ async def test_sleep_is_until_the_earliest_of_all(world: World) -> None:
     await world.add("slow", 100)
     await world.add("quick", 10)
     world.clock.advance(10)
-    assert await world.ticker.step() == pytest.approx(10)
+    assert await world.ticker.step() == pytest.approx(10 - AHEAD)
     await world.add("quicker", 3)
-    assert await world.ticker.step() == pytest.approx(3)
+    assert await world.ticker.step() == pytest.approx(3 - AHEAD)
 
 
 async def test_time_that_firing_took_is_not_slept_again(world: World) -> None:
     await world.add("a", 10)
     world.clock.advance(10)
     world.store.after["fire"] = lambda: world.clock.advance(4)
-    assert await world.ticker.step() == pytest.approx(6)
+    assert await world.ticker.step() == pytest.approx(6 - AHEAD)
 
 
 async def test_without_schedules_it_looks_now_and_then(world: World) -> None:
@@ -98,9 +100,66 @@ async def test_without_schedules_it_looks_now_and_then(world: World) -> None:
 async def test_late_ticker_fires_the_latest_and_records_the_missed(world: World) -> None:
     await world.add("a", 10)
     world.clock.advance(45)
-    assert await world.ticker.step() == pytest.approx(5)
+    assert await world.ticker.step() == pytest.approx(5 - AHEAD)
     assert len(await world.fired()) == 1
     assert await world.states() == ["missed", "fired"]
+
+
+# -- a moment ahead -------------------------------------------------------------------------------
+
+
+async def ahead(world: World) -> asyncio.Task[float | None]:
+    """A step that has planned what is due in a moment, and waits for it."""
+    for name in ("a", "b"):
+        await world.add(name, 10)
+    await world.add("later", 10 + AHEAD / 4)
+    world.clock.advance(10 - AHEAD / 2)
+    step = asyncio.create_task(world.ticker.step())
+    await world.clock.settle()
+    assert not step.done()
+    assert world.store.calls == {"due": 1}
+    return step
+
+
+async def test_it_plans_ahead_and_fires_at_the_moment(world: World) -> None:
+    step = await ahead(world)
+    world.clock.advance(AHEAD / 2)
+    await world.clock.settle()
+    assert await step == 0.0  # the next is due sooner than it looks ahead
+    assert world.store.calls == {"due": 1, "fire": 1}
+    assert Ticked(1, fired=2, skipped=0, missed=0, stale=0, late=0) in world.told
+    assert await world.fired("later") == []
+    world.clock.advance(AHEAD / 4)
+    await world.ticker.step()
+    assert len(await world.fired("later")) == 1
+
+
+async def test_what_is_changed_while_it_waits_is_looked_at_again(world: World) -> None:
+    step = await ahead(world)
+    world.ticker.wake()
+    assert await step == 0.0
+    assert "fire" not in world.store.calls
+
+
+async def test_who_is_deposed_while_it_waits_fires_nothing(world: World) -> None:
+    step = await ahead(world)
+    world.leading = None
+    world.clock.advance(AHEAD)
+    await world.clock.settle()
+    assert await step == 0.0
+    assert "fire" not in world.store.calls
+
+
+async def test_the_store_has_the_last_word_on_what_is_due(world: World) -> None:
+    """Its clock was set back while the ticker waited."""
+    step = await ahead(world)
+    world.clock.jump(-1)
+    for _ in range(2):  # it waits, and so does the store, but not for ever
+        world.clock.advance(LONGEST_WAIT)
+        await world.clock.settle()
+    assert await step == 0.0
+    assert await world.fired() == []
+    assert Ticked(1, fired=0, skipped=0, missed=0, stale=2, late=0) in world.told
 
 
 async def test_more_than_a_batch_is_fired_in_several_ticks(world: World) -> None:

@@ -144,6 +144,10 @@ class LocalLeases(Protocol):
     def release_here(self, grant: Grant) -> bool: ...
 
 
+LONGEST_WAIT = 0.1
+"""How many seconds before its moment a firing may be handed in."""
+
+
 class ScheduleStore(Protocol):
     """Schedules, the fence, and the one transaction that fires."""
 
@@ -190,19 +194,24 @@ class ScheduleStore(Protocol):
         """Schedules by name."""
         ...
 
-    async def due(self, limit: int) -> DueBatch:
-        """The active schedules whose next due time has come, oldest first, at most `limit`;
-        and when the earliest of all others is due."""
+    async def due(self, limit: int, ahead: float = 0.0) -> DueBatch:
+        """The active schedules whose next due time has come, or comes within `ahead` seconds;
+        oldest first, at most `limit`. And when the earliest of all others is due."""
         ...
 
     async def fire(
-        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
     ) -> Fired:
-        """Fire: one transaction for all of them.
+        """Fire: one transaction for all of them. `at`: when that moment has come, by the store's
+        clock; it waits for it, `LONGEST_WAIT` at the most, with everything made ready.
 
         - Raises `Fenced`, changing nothing, unless term and holder are the ones in office.
-        - Each firing lands only if its schedule still is active with `version` and `expected`;
-          otherwise it is *stale* and left for the next plan.
+        - Each firing lands only if its schedule is due, and still is active with `version` and
+          `expected`; otherwise it is *stale* and left for the next plan.
         - For each that lands: the missed stretch and the occurrence are inserted under their
           unique key, a run is inserted for each, and the schedule moves on. An occurrence that
           exists already is not fired again.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenure.backends import rows
-from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.memory.tables import MemoryTables
 from tenure.errors import Conflict, NotFound
 from tenure.model import (
@@ -96,8 +96,9 @@ class MemorySchedules:
         ]
         return sorted(found, key=lambda s: s.name)[:limit]
 
-    async def due(self, limit: int) -> DueBatch:
+    async def due(self, limit: int, ahead: float = 0.0) -> DueBatch:
         now = self._tables.clock.now()
+        until = now + timedelta(seconds=ahead)
         planned = sorted(
             (
                 (s.next_due, s.uid)
@@ -105,14 +106,20 @@ class MemorySchedules:
                 if s.active and s.next_due
             ),
         )
-        due = [uid for at, uid in planned if at <= now][:limit]
+        due = [uid for at, uid in planned if at <= until][:limit]
         later = planned[len(due)][0] if len(planned) > len(due) else None
         return DueBatch(now, [_due(self._tables.schedules[uid]) for uid in due], later)
 
     async def fire(
-        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
     ) -> Fired:
         t = self._tables
+        if at is not None and (left := (at - t.clock.now()).total_seconds()) > 0:
+            await t.clock.sleep(min(left, LONGEST_WAIT))
         t.check(fence)
         fired, missed, stale, skipped = 0, 0, 0, []
         for firing in firings:
@@ -120,6 +127,8 @@ class MemorySchedules:
             if (
                 schedule is None
                 or not schedule.active
+                or schedule.next_due is None
+                or schedule.next_due > t.clock.now()
                 or (schedule.version, schedule.next_nominal) != (firing.version, firing.expected)
             ):
                 stale += 1

@@ -36,8 +36,14 @@ NO_ANSWER = (
 T = TypeVar("T")
 PREPARE_AFTER = 3
 PROCESS = "SELECT pg_backend_pid() AS pid"
+# Every statement of ours has its index. Of a table that has just been filled the server knows
+# nothing, and a plan is kept: it might read all of a table of millions, chosen when it was small.
 LIMITS = """
-SELECT set_config('statement_timeout', %(limit)s, %(local)s),
+SELECT set_config('enable_seqscan', 'off', %(local)s),
+       set_config('enable_hashjoin', 'off', %(local)s),
+       set_config('enable_mergejoin', 'off', %(local)s),
+       set_config('jit', 'off', %(local)s),
+       set_config('statement_timeout', %(limit)s, %(local)s),
        set_config('lock_timeout', %(lock_limit)s, %(local)s),
        set_config('idle_in_transaction_session_timeout', %(limit)s, %(local)s),
        set_config('TimeZone', 'UTC', %(local)s),

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.rows import DictRow
 
 from tenure.backends import rows as from_rows
-from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.postgres.columns import Moments, numbers, seldom
 from tenure.backends.postgres.errors import UNIQUE_VIOLATION, sqlstate
 from tenure.backends.postgres.statements import Rows, Transactions, as_it_is
@@ -145,8 +145,8 @@ class PostgresSchedules:
         values = self._named(tenant=tenant, limit=limit)
         return [_schedule(row) for row in await self._database.one(self._sql["all"], values)]
 
-    async def due(self, limit: int) -> DueBatch:
-        values = self._named(limit=limit + 1)
+    async def due(self, limit: int, ahead: float = 0.0) -> DueBatch:
+        values = self._named(limit=limit + 1, ahead=ahead)
         clock, *rows = await self._database.one(self._sql["due"], values)
         # One more than was asked for: the earliest of the others.
         following = (rows.pop() if len(rows) > limit else clock)["next_due"]
@@ -154,10 +154,16 @@ class PostgresSchedules:
         return DueBatch(clock["next_nominal"], due, following)
 
     async def fire(
-        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
     ) -> Fired:
         values = self.of(fence)
         statements = [(self._sql["share_office"], values), (self._sql["fence"], values)]
+        if at is not None:
+            statements.insert(0, (self._sql["wait"], {"at": at, "longest": LONGEST_WAIT}))
         if firings:
             planned = {**values, **_columns(firings), "overlap": OVERLAP}
             statements.append((self._sql["fire"], planned))
@@ -172,6 +178,8 @@ class PostgresSchedules:
             statement = self._sql["put_off" if fault.until else "set_aside"]
             statements.append((statement, {**values, **about}))
         results = await self._database.run(*statements, name=self.name_of(fence))
+        if at is not None:
+            del results[0]
         self.check(fence, results[1])
         if not firings:
             return Fired()

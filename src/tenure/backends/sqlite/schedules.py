@@ -7,6 +7,7 @@ writer at a time, so checking the fence inside the transaction is all that fenci
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import Counter
@@ -16,7 +17,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tenure.backends import rows as from_rows
-from tenure.backends.base import RUNS, SCHEDULES
+from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Transactions
 from tenure.backends.sqlite.wakeups import Sends
@@ -56,6 +57,7 @@ class SQLiteSchedules:
         self._wakeups = wakeups
         self._namespace = namespace
         self._clock = clock
+        self._firing = asyncio.Lock()
 
     async def now(self) -> datetime:
         return self._clock.now()
@@ -124,10 +126,11 @@ class SQLiteSchedules:
         rows = await self._connection.read(lambda c: c.execute(_sql["all"], values).fetchall())
         return [_schedule(row) for row in rows]
 
-    async def due(self, limit: int) -> DueBatch:
+    async def due(self, limit: int, ahead: float = 0.0) -> DueBatch:
         def work(c: sqlite3.Connection) -> DueBatch:
             now = self._clock.now()
-            values = self._named(now=to_micros(now), limit=limit + 1)
+            until = to_micros(now) + int(ahead * 1_000_000)
+            values = self._named(until=until, limit=limit + 1)
             rows = c.execute(_sql["due"], values).fetchall()
             if len(rows) > limit:  # one more than was asked for: the earliest of the others
                 later = rows.pop()["next_due"]
@@ -138,7 +141,11 @@ class SQLiteSchedules:
         return await self._connection.read(work)
 
     async def fire(
-        self, fence: Fence, firings: Sequence[Firing], faults: Sequence[Fault] = ()
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
     ) -> Fired:
         rows = _rows(firings)
 
@@ -183,7 +190,14 @@ class SQLiteSchedules:
             skipped = tuple(row[0] for row in c.execute(_sql["skipped"]))
             return Fired(fired, skipped, missed, len(firings) - landed)
 
-        done = await self._connection.write(work, unless=prepare)
+        async with self._firing:  # there is one temporary table
+            if at is None:
+                done = await self._connection.write(work, unless=prepare)
+            else:
+                await self._connection.read(prepare)
+                left = (at - self._clock.now()).total_seconds()
+                await self._clock.sleep(min(max(0.0, left), LONGEST_WAIT))
+                done = await self._connection.write(work)
         if done.fired:
             self._wakeups.send(RUNS)
         return done

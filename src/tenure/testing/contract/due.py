@@ -25,6 +25,18 @@ class DueContract:
         assert batch.next_due is None
         assert batch.now >= due.next_due
 
+    async def test_what_is_due_soon_can_be_seen_ahead(self, harness: Harness) -> None:
+        now, ttl = await harness.schedules.now(), harness.ttl
+        moments = {name: now + timedelta(seconds=s) for name, s in (("now", 0), ("soon", ttl))}
+        moments["later"] = now + timedelta(seconds=3 * ttl)
+        await harness.schedules.change([adding(name, at) for name, at in moments.items()])
+        batch = await harness.schedules.due(10, 2 * ttl)
+        assert [d.name for d in batch.schedules] == ["now", "soon"]
+        assert batch.next_due == moments["later"]
+        assert now <= batch.now < moments["soon"]
+        batch = await harness.schedules.due(1, 2 * ttl)
+        assert ([d.name for d in batch.schedules], batch.next_due) == (["now"], moments["soon"])
+
     async def test_due_time_decides_not_the_nominal_time(self, harness: Harness) -> None:
         """Jitter moves the due time away from the nominal one."""
         now = await harness.schedules.now()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
+from tenure.backends.base import LONGEST_WAIT
 from tenure.errors import NotFound
 from tenure.model import (
     Fault,
@@ -119,6 +121,39 @@ class FiringContract:
         assert await harness.schedules.fire(fence, plans) == Fired(stale=3)
         assert await harness.runs.all() == []
 
+    async def test_firing_before_its_time_is_stale(self, harness: Harness) -> None:
+        fence, early = await harness.in_office(), await harness.add("early", due_in=harness.ttl)
+        now = await harness.add("now")
+        done = await harness.schedules.fire(fence, [firing(early), firing(now)])
+        assert done == Fired(fired=1, stale=1)
+        assert await harness.the("early") == early
+        await harness.advance(harness.ttl)
+        assert await harness.schedules.fire(fence, [firing(early)]) == Fired(fired=1)
+
+    async def test_firing_that_is_handed_in_ahead_lands_at_its_moment(
+        self, harness: Harness
+    ) -> None:
+        fence, moment = await harness.in_office(), await harness.schedules.now()
+        moment += timedelta(seconds=LONGEST_WAIT / 2)
+        [schedule] = await harness.schedules.change([adding("a", moment)])
+        fired, _ = await together(
+            harness.schedules.fire(fence, [firing(schedule)], at=moment),
+            harness.advance(LONGEST_WAIT),
+        )
+        assert fired == Fired(fired=1)
+        [line] = await harness.schedules.occurrences("a")
+        assert line.recorded_at >= moment
+
+    async def test_nobody_waits_for_a_moment_that_is_far_away(self, harness: Harness) -> None:
+        """The store's clock was set back, say."""
+        fence, schedule = await harness.in_office(), await harness.add("a", due_in=1e6)
+        plans = [firing(schedule)]
+        fire = asyncio.create_task(harness.schedules.fire(fence, plans, at=schedule.next_due))
+        while not fire.done():
+            await harness.advance(LONGEST_WAIT)
+            await asyncio.wait([fire], timeout=0.01)
+        assert await fire == Fired(stale=1)
+
     async def test_stale_firings_leave_the_others_alone(self, harness: Harness) -> None:
         fence = await harness.in_office()
         stale, good = await harness.add("stale"), await harness.add("good")
@@ -171,8 +206,9 @@ class FiringContract:
         self, harness: Harness, state: RunState
     ) -> None:
         fence, schedule = await harness.in_office(), await harness.add("a")
-        later = await harness.schedules.now() + timedelta(seconds=60)
+        later = await harness.schedules.now() + timedelta(seconds=harness.ttl)
         await harness.schedules.fire(fence, [firing(schedule, next_nominal=later)])
+        await harness.advance(harness.ttl)
         if state is RunState.CLAIMED:
             await harness.runs.claim("node", [TASK], 1)
         moved = await harness.the("a")
@@ -262,7 +298,7 @@ class FiringContract:
     async def test_occurrences_are_newest_first_and_limited(self, harness: Harness) -> None:
         fence, now = await harness.in_office(), await harness.schedules.now()
         await harness.add("other")
-        moments = [now + timedelta(microseconds=i) for i in range(4)]
+        moments = [now - timedelta(microseconds=4 - i) for i in range(4)]
         [schedule] = await harness.schedules.change([adding("a", moments[0])])
         for moment in moments[1:]:
             await harness.schedules.fire(fence, [firing(schedule, next_nominal=moment)])

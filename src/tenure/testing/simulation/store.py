@@ -37,7 +37,7 @@ class StoreClock:
         return self._loop.now
 
     async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError("a store does not sleep")
+        await asyncio.sleep(seconds)  # noqa: TID251 - on this loop it is virtual
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
         raise NotImplementedError("a store does not wait")

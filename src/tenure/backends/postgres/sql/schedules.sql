@@ -114,13 +114,15 @@ SELECT pg_notify(%(channel)s, %(topic)s) FROM gone;
 WITH clock AS (
     SELECT now() AS now, (
         SELECT min(next_due) FROM {schema}.schedule
-        WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due > now()
+        WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
+          AND next_due > now() + make_interval(secs => %(ahead)s)
     ) AS later
 ), due AS (
     SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock,
         catch_up_limit, catch_up_grace
     FROM {schema}.schedule
-    WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL AND next_due <= now()
+    WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
+      AND next_due <= now() + make_interval(secs => %(ahead)s)
     ORDER BY next_due LIMIT %(limit)s
 )
 SELECT * FROM (
@@ -130,9 +132,15 @@ SELECT * FROM (
     FROM clock UNION ALL SELECT * FROM due
 ) AS rows ORDER BY uid IS NOT NULL, next_due;
 
+-- name: wait
+SELECT pg_sleep(least(%(longest)s, extract(epoch FROM %(at)s::timestamptz - clock_timestamp())));
+
 -- name: fire
--- All of it in one statement, over arrays: what is planned, less what changed meanwhile or is
--- locked by somebody's open transaction (those are stale, and planned again).
+-- All of it in one statement, over arrays: what is planned, less what is not due, changed meanwhile
+-- or is locked by somebody's open transaction (those are stale, and planned again). Each schedule is
+-- looked up by its key, and so is what is known of it, whatever the planner believes: of a young
+-- table it has no statistics, and would compare each with all, or read all runs and occurrences.
+-- Its time is the statement's: the transaction may have waited for it.
 WITH planned AS (
     SELECT * FROM unnest(
         %(uids)s::bigint[], %(versions)s::integer[], %(expected)s::timestamptz[],
@@ -148,22 +156,25 @@ WITH planned AS (
 ), landed AS (
     SELECT p.*, {key_of_planned} AS key, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock,
         s.priority, s.timeout, s.retries, s.on_crash
-    FROM planned p JOIN {schema}.schedule s USING (uid)
-    WHERE s.active AND s.version = p.version
-      AND s.next_nominal IS NOT DISTINCT FROM p.expected
-      AND s.namespace = %(namespace)s
-    FOR UPDATE OF s SKIP LOCKED
+    FROM planned p CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.schedule o
+        WHERE o.uid = p.uid AND o.active AND o.version = p.version
+          AND coalesce(o.next_due, 'infinity') <= statement_timestamp()     -- not by the index on it
+          AND o.next_nominal IS NOT DISTINCT FROM p.expected
+          AND o.namespace = %(namespace)s
+        FOR UPDATE SKIP LOCKED
+    ) s
 ), judged AS (
     SELECT l.*, CASE
         WHEN l.nominal IS NULL THEN 'moved'
-        WHEN EXISTS (
-            SELECT 1 FROM {schema}.occurrence o
-            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = l.key
+        WHEN (
+            SELECT true FROM {schema}.occurrence o
+            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = l.key LIMIT 1
         ) THEN 'known'
-        WHEN l.overlap = 'skip' AND EXISTS (
-            SELECT 1 FROM {schema}.run r
+        WHEN l.overlap = 'skip' AND (
+            SELECT true FROM {schema}.run r
             WHERE r.namespace = l.namespace AND r.lock = l.lock AND r.lock IS NOT NULL
-              AND r.state IN ('waiting', 'claimed')
+              AND r.state IN ('waiting', 'claimed') LIMIT 1
         ) THEN 'skipped'
         ELSE 'fired' END AS outcome
     FROM landed l
@@ -185,19 +196,19 @@ WITH planned AS (
     )
     SELECT l.run_id, l.namespace, l.name, l.uid, 'planned', l.key, l.nominal, l.task, l.kwargs,
         'waiting', l.due, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
-        l.priority, l.timeout, l.retries, l.on_crash, %(term)s, now()
+        l.priority, l.timeout, l.retries, l.on_crash, %(term)s, statement_timestamp()
     FROM numbered l WHERE l.outcome = 'fired'
 ), occurrences AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
     SELECT l.uid, 'planned', l.key, l.nominal, l.nominal, l.outcome,
-        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, now(), %(term)s, l.run_id
+        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, statement_timestamp(), %(term)s, l.run_id
     FROM numbered l WHERE l.outcome IN ('fired', 'skipped')
 ), missed AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
     SELECT l.uid, 'planned', {key_of_missed}, l.missed_first, l.missed_last, 'missed',
-        l.missed_reason, now(), %(term)s
+        l.missed_reason, statement_timestamp(), %(term)s
     FROM judged l WHERE l.missed_first IS NOT NULL
     ON CONFLICT DO NOTHING
 )

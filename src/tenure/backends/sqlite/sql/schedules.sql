@@ -64,12 +64,12 @@ WHERE schedule_uid = :uid AND state = 'waiting' AND namespace = :namespace;
 SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock,
     catch_up_limit, catch_up_grace
 FROM tenure_schedule
-WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :now
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :until
 ORDER BY next_due LIMIT :limit;
 
 -- name: next_due
 SELECT min(next_due) FROM tenure_schedule
-WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due > :now;
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due > :until;
 
 -- name: firing_table
 CREATE TEMP TABLE IF NOT EXISTS tenure_firing (
@@ -89,7 +89,7 @@ INSERT INTO temp.tenure_firing
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: judge_firings
--- A firing whose schedule is not as it was planned keeps no state: it is stale.
+-- A firing whose schedule is not due, or not as it was planned, keeps no state: it is stale.
 UPDATE temp.tenure_firing SET state = CASE
     WHEN nominal IS NULL THEN 'moved'
     WHEN EXISTS (
@@ -105,7 +105,7 @@ UPDATE temp.tenure_firing SET state = CASE
     ELSE 'fired' END
 FROM main.tenure_schedule s
 WHERE s.uid = tenure_firing.uid AND s.namespace = :namespace AND s.active = 1
-  AND s.version = tenure_firing.version AND s.next_nominal IS tenure_firing.expected;
+  AND s.next_due <= :now AND s.version = tenure_firing.version AND s.next_nominal IS tenure_firing.expected;
 
 -- name: last_run
 SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
