@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from itertools import starmap
 from typing import Any
 
 import psycopg
@@ -150,7 +151,7 @@ class PostgresSchedules:
         clock, *rows = await self._database.one(self._sql["due"], values)
         # One more than was asked for: the earliest of the others.
         following = (rows.pop() if len(rows) > limit else clock)["next_due"]
-        due = [DueSchedule._make(row.values()) for row in rows]
+        due = list(starmap(DueSchedule, map(dict.values, rows)))
         return DueBatch(clock["next_nominal"], due, following)
 
     async def fire(
