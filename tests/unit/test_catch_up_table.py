@@ -45,9 +45,15 @@ def cells(title: str) -> dict[tuple[str, str], str]:
     }
 
 
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(NOW)
+
+
 @pytest.fixture(params=["memory", "sqlite"])
-async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
-    clock = FakeClock(NOW)
+async def backend(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
+) -> AsyncIterator[Backend]:
     made: Backend = (
         MemoryBackend(clock)
         if request.param == "memory"
@@ -115,7 +121,7 @@ async def test_the_table_is_true(
 
 @pytest.mark.parametrize("overlap", list(Overlap))
 async def test_the_next_one_meets_what_is_caught_up_as_any_earlier_run(
-    backend: Backend, overlap: Overlap
+    backend: Backend, clock: FakeClock, overlap: Overlap
 ) -> None:
     assert await outcome(backend, "all", overlap, earlier=False)
     schedule = (await backend.schedules.find(["hourly"]))["hourly"]
@@ -133,5 +139,6 @@ async def test_the_next_one_meets_what_is_caught_up_as_any_earlier_run(
         overlap=spec.overlap,
         lock=spec.lock,
     )
+    clock.advance((four - NOW).total_seconds())
     done = await backend.schedules.fire(FENCE, plan([due], four).firings)
     assert (done.fired, done.skipped) == ((0, ("hourly",)) if overlap == "skip" else (1, ()))
