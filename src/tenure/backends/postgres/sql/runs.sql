@@ -24,6 +24,20 @@ FROM {schema}.run
 WHERE namespace = %(namespace)s AND state = 'waiting' AND task = ANY(%(tasks)s);
 
 -- name: finish
+-- Each run is looked up by its key, whatever the planner believes: see `fire`.
+WITH ended AS (
+    SELECT f.*
+    FROM unnest(
+        %(ids)s::bigint[], %(attempts)s::integer[], %(nodes)s::text[], %(states)s::text[],
+        %(errors)s::text[], %(delays)s::double precision[], %(failed)s::boolean[]
+    ) AS f (id, attempt, node, state, error, delay, failed)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM {schema}.run o
+        WHERE o.id = f.id AND o.attempt = f.attempt AND o.node = f.node
+          AND o.namespace = %(namespace)s AND coalesce(o.state) = 'claimed'   -- not by its index
+        FOR UPDATE
+    ) held
+)
 UPDATE {schema}.run r SET
     state = f.state,
     error = f.error,
@@ -31,12 +45,7 @@ UPDATE {schema}.run r SET
     due = CASE f.state WHEN 'waiting' THEN now() + make_interval(secs => f.delay) ELSE r.due END,
     failures = r.failures + f.failed::integer,
     finished_at = CASE f.state WHEN 'waiting' THEN NULL ELSE now() END
-FROM unnest(
-    %(ids)s::bigint[], %(attempts)s::integer[], %(nodes)s::text[], %(states)s::text[],
-    %(errors)s::text[], %(delays)s::double precision[], %(failed)s::boolean[]
-) AS f (id, attempt, node, state, error, delay, failed)
-WHERE r.id = f.id AND r.state = 'claimed' AND r.attempt = f.attempt AND r.node = f.node
-  AND r.namespace = %(namespace)s
+FROM ended f WHERE r.id = f.id
 RETURNING r.id, r.attempt;
 
 -- name: wake
