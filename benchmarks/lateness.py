@@ -4,7 +4,8 @@ and until the task has begun?
 The first is told by the leader when the transaction is over, the second by the task itself, in the
 node's process, after the run went all the way: due, planned, fired, claimed, started on a thread.
 All 200 are due at the same instant, which is the hard case; and once spread over the second. Nodes
-have default settings: 20 runs at a time.
+have default settings: 20 runs at a time. With 200 at an instant the p99 of a minute is what one bad
+second makes of it, so there are several runs, and their median counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from benchmarks.stores import Store, backend
 from tenure.model import OccurrenceState
 
 STARTED, COMMITTED = 50.0, 25.0
-"""Milliseconds."""
+"""Milliseconds. The first is a promise on SQLite, the second on both stores."""
+RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -37,24 +39,37 @@ class Case:
 
 CASES = (
     Case("1 node, all at once", 1, spread=False),
-    Case("3 nodes, all at once", 3, spread=False, seconds=30.0),
-    Case("1 node, spread over the second", 1, spread=True),
+    Case("3 nodes, all at once", 3, spread=False, seconds=20.0),
+    Case("1 node, spread over the second", 1, spread=True, seconds=20.0),
 )
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     cases = [replace(CASES[0], tasks=40, seconds=1.0, warm_up=0.2)] if quick else CASES
+    started = STARTED if store.name == "sqlite" else None
+    found: dict[Case, list[tuple[list[float], list[float], int]]] = {case: [] for case in cases}
+    for number in range(1, (1 if quick else RUNS) + 1):
+        for case in cases:
+            about = f"{number}, {case.title}"
+            say(f"{about}: {case.tasks} tasks each second for {case.seconds:g} s")
+            committed, lates, lost = _measure(store, case)
+            latest = f"{max(committed):.1f} ms late, and started {max(lates):.1f} ms late"
+            say(f"{about}: the latest of {len(lates):,} was committed {latest}")
+            found[case].append((committed, lates, lost))
     figures = []
-    for case in cases:
-        say(f"{case.title}: {case.tasks} tasks each second for {case.seconds:g} s")
-        committed, lates, lost = _measure(store, case)
-        latest = f"{max(committed):.1f} ms late, and started {max(lates):.1f} ms late"
-        say(f"{case.title}: the latest of {len(lates):,} was committed {latest}")
+    for case, runs in found.items():
         what = f"lateness: {case.title}"
-        figures.append(Figure(f"{what}, committed", "ms", committed, target=COMMITTED))
-        figures.append(Figure(what, "ms", lates, target=STARTED))
-        figures.append(Figure(f"lateness: {case.title}, not started", "", [lost], target=0))
+        all_committed, all_lates, all_lost = zip(*runs, strict=True)
+        figures += _figures(f"{what}, committed", all_committed, COMMITTED)
+        figures += _figures(what, all_lates, started)
+        figures.append(Figure(f"{what}, not started", "", [sum(all_lost)], target=0))
     return figures
+
+
+def _figures(what: str, runs: Sequence[Sequence[float]], target: float | None) -> list[Figure]:
+    together = Figure(what, "ms", [late for run in runs for late in run])
+    each = [Figure(what, "ms", run).p99 for run in runs]
+    return [together, Figure(f"{what}, p99 of each run", "ms", each, target, "median")]
 
 
 def _measure(store: Store, case: Case) -> tuple[list[float], list[float], int]:

@@ -39,6 +39,30 @@ def machine(store: Store, quick: bool = False) -> dict[str, str]:
     }
 
 
+class Stolen:
+    """What a virtual machine's host gives to others of its processors' time, from now on."""
+
+    def __init__(self) -> None:
+        self._before = _times()
+
+    def facts(self) -> dict[str, str]:
+        before, after = self._before, _times()
+        if before is None or after is None or after[1] <= before[1]:
+            return {}
+        share = (after[0] - before[0]) / (after[1] - before[1])
+        return {"stolen by the host": f"{share:.1%} of the processors' time"}
+
+
+def _times() -> tuple[int, int] | None:
+    """Of all processors since they were started: stolen, and in all. None where nobody tells."""
+    try:
+        line = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
+        numbers = [int(number) for number in line.split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return numbers[7], sum(numbers)
+
+
 def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
     return [
         (
