@@ -251,7 +251,8 @@ class Worker(Service):
 
         def ended(error: BaseException | None) -> None:
             took = self.clock.monotonic() - begun
-            self._short += took < SHORT
+            # What is abandoned with its node should not be lost without having begun.
+            self._short += took < SHORT and record.on_crash is OnCrash.RERUN
             self._ended(run, self._outcome(run, record, error, took))
 
         self._running[run.id, run.attempt] = run, lambda: None

@@ -380,6 +380,15 @@ async def test_long_runs_are_not_claimed_ahead() -> None:
         assert len(await world.backend.runs.claimed("node")) == 2
 
 
+async def test_runs_that_are_abandoned_with_their_node_are_not_claimed_ahead() -> None:
+    world = World(concurrency=2)
+    for _ in range(8):
+        await world.add(on_crash=OnCrash.ABANDON)
+    for done in (2, 4, 6, 8):
+        await world.step()
+        assert len(world.executed) == done
+
+
 async def ahead() -> tuple[World, list[int]]:
     """A worker that executes two of four runs that it has claimed, and the other two."""
     world = World(concurrency=2)
