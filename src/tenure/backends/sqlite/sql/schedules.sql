@@ -90,12 +90,14 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: judge_firings
 -- A firing whose schedule is not due, or not as it was planned, keeps no state: it is stale.
+-- The plus signs keep SQLite from looking for schedules by when they are due, or by their namespace,
+-- instead of by their key: it would compare every firing with all that is due.
 UPDATE temp.tenure_firing SET state = CASE
     WHEN nominal IS NULL THEN 'moved'
     WHEN EXISTS (
         SELECT 1 FROM main.tenure_occurrence o
         WHERE o.schedule_uid = tenure_firing.uid AND o.kind = 'planned'
-          AND o.key = tenure_firing.nominal
+          AND o.key = +tenure_firing.nominal
     ) THEN 'known'
     WHEN s.overlap = 'skip' AND EXISTS (
         SELECT 1 FROM main.tenure_run r
@@ -104,8 +106,8 @@ UPDATE temp.tenure_firing SET state = CASE
     ) THEN 'skipped'
     ELSE 'fired' END
 FROM main.tenure_schedule s
-WHERE s.uid = tenure_firing.uid AND s.namespace = :namespace AND s.active = 1
-  AND s.next_due <= :now AND s.version = tenure_firing.version AND s.next_nominal IS tenure_firing.expected;
+WHERE s.uid = tenure_firing.uid AND +s.namespace = :namespace AND s.active = 1
+  AND +s.next_due <= :now AND s.version = tenure_firing.version AND s.next_nominal IS tenure_firing.expected;
 
 -- name: last_run
 SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
