@@ -137,6 +137,7 @@ def _connect(url: str, patience: float = 5.0) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA cache_size = -16000")
     return connection
 
 

@@ -37,26 +37,44 @@ async def sqlite(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
         yield connection
 
 
-@pytest.mark.parametrize(
-    ("statement", "steps"),
-    {
+KEY = "USING INTEGER PRIMARY KEY (rowid=?)"
+OCCURRENCES, SCHEDULES = "SEARCH tenure_occurrence USING", "SEARCH tenure_schedule USING"
+STEPS = {
+    "schedules": {
         "judge_firings": [
             "SCAN tenure_firing",
-            "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
+            f"SEARCH s {KEY}",
             "SEARCH o USING PRIMARY KEY (schedule_uid=? AND kind=? AND key=?)",
             "SEARCH r USING INDEX tenure_run_open (namespace=? AND lock=?)",
         ],
-        "insert_runs": ["SCAN f", "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)"],
-        "move_on": ["SCAN f", "SEARCH tenure_schedule USING INTEGER PRIMARY KEY (rowid=?)"],
-    }.items(),
+        "insert_runs": ["SCAN f", f"SEARCH s {KEY}"],
+        "move_on": ["SCAN f", f"SEARCH tenure_schedule {KEY}"],
+    },
+    "runs": {
+        "unfired": [
+            f"{OCCURRENCES} INDEX tenure_occurrence_without_run (recorded_at<?)",
+            f"SEARCH tenure_schedule {KEY}",
+        ],
+        "delete_occurrence": [f"{OCCURRENCES} PRIMARY KEY (schedule_uid=? AND kind=? AND key=?)"],
+        "prune_removed": [
+            f"{SCHEDULES} INDEX tenure_schedule_removed (namespace=? AND updated_at<?)",
+            "SEARCH o USING PRIMARY KEY (schedule_uid=?)",
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "statement"), [(file, statement) for file in STEPS for statement in STEPS[file]]
 )
-def test_sqlite_fires_by_key(sqlite: sqlite3.Connection, statement: str, steps: list[str]) -> None:
-    sql = load("tenure.backends.sqlite", "sql/schedules.sql")
-    sqlite.execute(sql["firing_table"])
-    values = dict.fromkeys(re.findall(r":(\w+)", sql[statement]))
-    plan = [row[3] for row in sqlite.execute(f"EXPLAIN QUERY PLAN {sql[statement]}", values)]
+def test_sqlite_finds_by_key(sqlite: sqlite3.Connection, file: str, statement: str) -> None:
+    sqlite.execute(load("tenure.backends.sqlite", "sql/schedules.sql")["firing_table"])
+    text = load("tenure.backends.sqlite", f"sql/{file}.sql")[statement]
+    values: Any = dict.fromkeys(re.findall(r":(\w+)", text)) or [None] * text.count("?")
+    plan = [row[3] for row in sqlite.execute(f"EXPLAIN QUERY PLAN {text}", values)]
     shown = [re.sub(r"temp\.|COVERING ", "", step) for step in plan]
-    assert [step for step in shown if not step.startswith("CORRELATED")] == steps
+    shown = [step for step in shown if not step.startswith("CORRELATED")]
+    assert shown == STEPS[file][statement]
 
 
 async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer) -> None:

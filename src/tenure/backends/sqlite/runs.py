@@ -117,8 +117,12 @@ class SQLiteRuns:
             self._check(c, fence)
             before = to_micros(self._clock.now() - timedelta(seconds=older_than))
             values = self._named(before=before, limit=limit)
-            pruned = ("prune_occurrences", "prune_runs", "prune_unfired", "prune_removed")
-            return sum(c.execute(_sql[statement], values).rowcount for statement in pruned)
+            finished = c.execute(_sql["finished"], values).fetchall()
+            unfired = c.execute(_sql["unfired"], values).fetchall()
+            keys = [tuple(row)[-3:] for row in (*finished, *unfired)]
+            pruned = c.executemany(_sql["delete_occurrence"], keys).rowcount
+            pruned += c.executemany(_sql["delete_run"], [(row["id"],) for row in finished]).rowcount
+            return pruned + c.execute(_sql["prune_removed"], values).rowcount
 
         return await self._connection.write(work)
 

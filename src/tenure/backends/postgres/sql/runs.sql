@@ -95,7 +95,7 @@ WITH office AS (
     DELETE FROM {schema}.occurrence o USING (
         SELECT schedule_uid, kind, key FROM {schema}.occurrence
         WHERE run_id IS NULL AND recorded_at < now() - make_interval(secs => %(older_than)s)
-          AND schedule_uid IN (SELECT uid FROM {schema}.schedule WHERE namespace = %(namespace)s)
+          AND (SELECT namespace FROM {schema}.schedule WHERE uid = schedule_uid) = %(namespace)s
           AND EXISTS (SELECT 1 FROM office)
         LIMIT %(limit)s
     ) x

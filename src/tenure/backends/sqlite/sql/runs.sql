@@ -79,24 +79,23 @@ UPDATE tenure_run
 SET state = 'lost', crashes = crashes + 1, finished_at = :now, error = :error
 WHERE namespace = :namespace AND state = 'claimed' AND node = :node;
 
--- name: prune_occurrences
-DELETE FROM tenure_occurrence WHERE (schedule_uid, kind, key) IN (
-    SELECT schedule_uid, kind, key FROM tenure_run
-    WHERE finished_at IS NOT NULL AND finished_at < :before AND namespace = :namespace
-    ORDER BY finished_at LIMIT :limit);
+-- name: finished
+SELECT id, schedule_uid, kind, key FROM tenure_run
+WHERE finished_at IS NOT NULL AND finished_at < :before AND namespace = :namespace
+ORDER BY finished_at LIMIT :limit;
 
--- name: prune_runs
-DELETE FROM tenure_run WHERE id IN (
-    SELECT id FROM tenure_run
-    WHERE finished_at IS NOT NULL AND finished_at < :before AND namespace = :namespace
-    ORDER BY finished_at LIMIT :limit);
+-- name: unfired
+SELECT schedule_uid, kind, key FROM tenure_occurrence
+WHERE run_id IS NULL AND recorded_at < :before
+  AND (SELECT namespace FROM tenure_schedule WHERE uid = schedule_uid) = :namespace
+LIMIT :limit;
 
--- name: prune_unfired
-DELETE FROM tenure_occurrence WHERE (schedule_uid, kind, key) IN (
-    SELECT schedule_uid, kind, key FROM tenure_occurrence
-    WHERE run_id IS NULL AND recorded_at < :before
-      AND schedule_uid IN (SELECT uid FROM tenure_schedule WHERE namespace = :namespace)
-    LIMIT :limit);
+-- name: delete_run
+DELETE FROM tenure_run WHERE id = ?;
+
+-- name: delete_occurrence
+-- One by one: of many at once SQLite would read the whole history of their schedules.
+DELETE FROM tenure_occurrence WHERE schedule_uid = ? AND kind = ? AND key = ?;
 
 -- name: prune_removed
 DELETE FROM tenure_schedule
