@@ -35,6 +35,7 @@ NO_ANSWER = (
 )
 T = TypeVar("T")
 PREPARE_AFTER = 3
+CLOSE_WITHIN = 2.0
 PROCESS = "SELECT pg_backend_pid() AS pid"
 # Every statement of ours has its index. Of a table that has just been filled the server knows
 # nothing, and a plan is kept: it might read all of a table of millions, chosen when it was small.
@@ -86,6 +87,8 @@ class Database:
         self._free = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._closed = False
+        self._given_up: set[asyncio.Task[Any]] = set()
+        """What nobody waits for any more, until it has closed its connection."""
         self._shared = False
         """A pooler is in between that does not look like one."""
         self.transactions = 0
@@ -209,8 +212,14 @@ class Database:
             # The caller's time is up. The driver would ask the server to cancel, and wait for
             # the answer: too long if nobody answers. Cut the line instead.
             _cut(connection)
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._given_up.add(task)
+            task.add_done_callback(self._over)
             raise
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._given_up.discard(task)
+        if not task.cancelled():
+            task.exception()  # it is known that it failed
 
     async def _sound(self) -> Connection | None:
         """An idle connection that nobody has ended meanwhile."""
@@ -253,6 +262,8 @@ class Database:
     async def close(self) -> None:
         self._closed = True
         await self.drop_idle()
+        if self._given_up:
+            await asyncio.wait(self._given_up, timeout=CLOSE_WITHIN)
 
     async def drop_idle(self) -> None:
         while self._idle:
