@@ -100,7 +100,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measure Tenure on this machine. Progress goes to standard error, the tables"
-        " to standard output. All of it takes about twenty minutes for each store.",
+        " to standard output. All of it takes about a quarter of an hour for each store.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--store", choices=[*STORES, "all"], default="sqlite")

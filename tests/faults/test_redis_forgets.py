@@ -137,10 +137,10 @@ async def test_release_whose_reply_was_lost_is_told_as_released(server: ValkeySe
     async with opened(server.port) as backend:
         grant = await _ask(backend)
         assert isinstance(grant, Grant)
-        numbers, backend.leases._calls = backend.leases._calls, itertools.repeat(1)  # type: ignore[assignment]
+        numbers, backend.leases._call_names = backend.leases._call_names, itertools.repeat(1)  # type: ignore[assignment]
         assert await backend.leases.release(grant)
         assert await backend.leases.release(grant)
-        backend.leases._calls = numbers
+        backend.leases._call_names = numbers
         next(numbers)
         assert not await backend.leases.release(grant)
 

@@ -50,7 +50,7 @@ class RedisLeases:
         self._names = f"{self._prefix}leases"
         self._history = f"{self._prefix}history"
         self._server = f"{self._prefix}server"
-        self._calls = map(f"{token_hex(4)}-{{}}".format, count(1))
+        self._call_names = map(f"{token_hex(4)}-{{}}".format, count(1))
         """Names for calls, so that one which the driver sends once more is known to be the same."""
         texts = {
             "acquire": script("began") + script("acquire"),
@@ -60,12 +60,12 @@ class RedisLeases:
         }
         self._scripts = {name: client.register_script(text) for name, text in texts.items()}
         self._line = Line(target, texts)
-        self._under_way = Calls()
+        self._calls = Calls()
 
     async def close(self) -> None:
         """Those of other threads come to their end; then the client can be closed."""
         self._line.close()
-        await self._under_way.end()
+        await self._calls.end()
 
     @property
     def reachable_here(self) -> bool:
@@ -151,7 +151,7 @@ class RedisLeases:
         return bool(self._line.run("release", self._keys(grant.name), request))
 
     def _own(self, grant: Grant, reason: str) -> str:
-        about = {"holder": grant.holder, "term": str(grant.term), "call": next(self._calls)}
+        about = {"holder": grant.holder, "term": str(grant.term), "call": next(self._call_names)}
         return self._end(grant.name, reason, about)
 
     async def evict(self, name: str, reason: str) -> LeaseRecord | None:
@@ -186,9 +186,9 @@ class RedisLeases:
         return forgotten
 
     async def _drop_history(self, old: Any) -> None:
-        for text in await self._under_way.make(self._client.lrange(self._history, 0, -1)):
+        for text in await self._calls.make(self._client.lrange(self._history, 0, -1)):
             if old(json.loads(text)):
-                await self._under_way.make(self._client.lrem(self._history, 1, text))
+                await self._calls.make(self._client.lrem(self._history, 1, text))
 
     async def read(self, name: str) -> LeaseRecord | None:
         row = await self._read(name)
@@ -200,7 +200,7 @@ class RedisLeases:
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         rows = await self._rows("") if name is None else [await self._read(name)]
         lines = [_current(row) for row in rows if row is not None and row["holder"] is not None]
-        for text in await self._under_way.make(self._client.lrange(self._history, 0, -1)):
+        for text in await self._calls.make(self._client.lrange(self._history, 0, -1)):
             line = json.loads(text)
             if name is None or line["name"] == name:
                 lines.append(_past(line))
@@ -217,7 +217,7 @@ class RedisLeases:
             return False
         looking = self._wakeups.home.execute_command("CLIENT", "LIST", "ID", row["client"])
         try:
-            listed = await self._under_way.make(looking)
+            listed = await self._calls.make(looking)
         except StoreError as error:
             if isinstance(error.__cause__, NoPermissionError):
                 return False  # without that right there are no hints, and the ttl decides
@@ -242,20 +242,20 @@ class RedisLeases:
         }
 
     async def _run(self, name: str, keys: list[str], *args: Any) -> Any:
-        return await self._under_way.make(self._scripts[name](keys=keys, args=list(args)))
+        return await self._calls.make(self._scripts[name](keys=keys, args=list(args)))
 
     async def now(self) -> datetime:
-        seconds, micros = await self._under_way.make(self._wakeups.home.time())
+        seconds, micros = await self._calls.make(self._wakeups.home.time())
         return from_micros(seconds * 1_000_000 + micros)
 
     async def _read(self, name: str) -> dict[str, Any] | None:
         now = await self.now()
-        fields = await self._under_way.make(self._client.hgetall(self._key(name)))
+        fields = await self._calls.make(self._client.hgetall(self._key(name)))
         flat = [part for pair in fields.items() for part in pair]
         return _row(name, flat, str(now.timestamp() * 1000))
 
     async def _rows(self, prefix: str) -> list[dict[str, Any]]:
-        names = await self._under_way.make(self._client.smembers(self._names))
+        names = await self._calls.make(self._client.smembers(self._names))
         rows = [await self._read(name) for name in sorted(names) if name.startswith(prefix)]
         return [row for row in rows if row is not None]
 

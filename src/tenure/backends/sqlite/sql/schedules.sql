@@ -107,7 +107,8 @@ UPDATE temp.tenure_firing SET state = CASE
     ELSE 'fired' END
 FROM main.tenure_schedule s
 WHERE s.uid = tenure_firing.uid AND +s.namespace = :namespace AND s.active = 1
-  AND +s.next_due <= :now AND s.version = tenure_firing.version AND s.next_nominal IS tenure_firing.expected;
+  AND +s.next_due <= :now AND s.version = tenure_firing.version
+  AND s.next_nominal IS tenure_firing.expected;
 
 -- name: last_run
 SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
