@@ -13,7 +13,7 @@ What is late is fired as the schedule's `catch_up` says:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -48,6 +48,10 @@ class Plan:
     more: bool = False
     unknown: set[str] = field(default_factory=set)
     """The kinds of triggers that were put off, because only newer code knows them."""
+    occurrences: int = 0
+    """How many are fired."""
+    locks: set[str] = field(default_factory=set)
+    """The lock keys of those that may not overlap."""
 
 
 class Stretch(NamedTuple):
@@ -71,30 +75,29 @@ Stretches = dict[tuple[object, ...], Stretch]
 def plan(
     schedules: Iterable[DueSchedule],
     now: datetime,
-    out_of_time: Callable[[], bool] = lambda: False,
     stretches: Stretches | None = None,
+    so_far: Plan | None = None,
 ) -> Plan:
-    """Plan what is due. Stops early, with `more`, when `out_of_time` says so.
+    """Plan what is due, with what is planned `so_far` for the same transaction.
 
     `stretches` is what earlier plans worked out: many schedules have the same trigger and are at
     the same point of it.
     """
     stretches = {} if stretches is None else stretches
-    result = Plan()
-    keys: set[str] = set()
-    occurrences = 0
-    for count, schedule in enumerate(schedules):
-        if occurrences >= MOST_AT_ONCE or (count % 64 == 63 and out_of_time()):
+    result = Plan() if so_far is None else so_far
+    locks = result.locks
+    for schedule in schedules:
+        if result.occurrences >= MOST_AT_ONCE:
             result.more = True
             break
         overlap, lock = schedule.overlap, schedule.lock
         if overlap != _ALLOW and lock is not None:
             # The store decides an overlap against runs that it has, so a schedule that skips must
             # not meet another of its lock key in one transaction: it is for the next plan.
-            if overlap == _SKIP and lock in keys:
+            if overlap == _SKIP and lock in locks:
                 result.more = True
                 continue
-            keys.add(lock)
+            locks.add(lock)
         try:
             firing = _plan(schedule, now, stretches)
         except UnknownTrigger as error:
@@ -113,7 +116,7 @@ def plan(
             result.faults.append(Fault(schedule.uid, schedule.version, reason))
         else:
             result.firings.append(firing)
-            occurrences += len(firing.occurrences)
+            result.occurrences += len(firing.occurrences)
     return result
 
 

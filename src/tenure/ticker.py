@@ -1,9 +1,9 @@
 """The ticker fires what is due, while this node leads, and sleeps exactly until the next due time.
 
-A tick is: ask the store what is due, plan it (pure), fire it in one transaction under the fence.
-Asking and planning are done a moment ahead, and the store has the plan when the due time comes.
-If the transaction's fate is unknown nothing is lost: what it did is seen by the next `due`, and
-what it did not do is still due.
+It asks the store what is due, now and in the next moment; plans it (pure); and fires it, in one
+transaction under the fence for each tick. While the store is busy with one tick the next is
+planned, and the store has a plan when its moment comes. If a transaction's fate is unknown nothing
+is lost: what it did is seen by the next look, and what it did not do is still due.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from itertools import takewhile
 
 from tenure.backends.base import ScheduleStore
 from tenure.clock import Clock
@@ -26,17 +25,22 @@ from tenure.facts import (
     Ticked,
 )
 from tenure.jumps import JumpWatch
-from tenure.model import OVERLAP, DueBatch, DueSchedule, Fence, Fired
+from tenure.look import Look, Tick
+from tenure.model import OVERLAP, DueSchedule, Fence, Fired
 from tenure.planning import MOST_REMEMBERED, Plan, Stretches, plan
 from tenure.service import Service
 from tenure.settings import Settings
 
-PLANNING_BUDGET = 0.5
-STALE_PAUSE = 0.05
 AHEAD = 0.05
 """How long before the due time to look what it brings."""
 HANDED_IN = 0.01
 """How long before it the store has what is to be fired."""
+BATCHES = 5
+"""How many ticks a look is for, when there is much to do."""
+PLANNING_BUDGET = 0.5
+PIECE = 25
+"""How many are planned before others have their turn: the store's answer, a heartbeat."""
+STALE_PAUSE = 0.05
 
 
 class Ticker(Service):
@@ -76,9 +80,22 @@ class Ticker(Service):
         fence = self._leading()
         if fence is None:
             return None  # the elector wakes us
+        look = await self._look(fence)
+        if self._jumps.held:
+            return min(1.0, self._settings.jump_hold / 5)
+        try:
+            again = await self._fire_all(fence, look)
+        except Fenced:
+            self._deposed(fence)
+            return None
+        if not self._stale:
+            self.last_tick = self.clock.monotonic()
+        return self._until_next(look) if again is None else again
+
+    async def _look(self, fence: Fence) -> Look:
         asked_at = self.clock.monotonic()
         async with asyncio.timeout(self._settings.call_timeout):
-            batch = await self._schedules.due(self._settings.batch, AHEAD)
+            batch = await self._schedules.due(BATCHES * self._settings.batch, AHEAD)
         read_at = self.clock.monotonic()
         if fence.term != self._watched:
             # A jump while another led was the other's to judge: it has been fired by since.
@@ -87,55 +104,77 @@ class Ticker(Service):
         # An answer that lay around while this process was frozen would look like a jump.
         if read_at - asked_at <= self._settings.call_timeout:
             self._watch_clock(batch.now, read_at)
-        if self._jumps.held:
-            return min(1.0, self._settings.jump_hold / 5)
-        moment, due, following = _earliest(batch)
-        planned = self._plan(due, moment)
-        again = planned.more or len(due) == self._settings.batch
-        if planned.firings or planned.faults:
-            left = (moment - batch.now).total_seconds() - (self.clock.monotonic() - read_at)
-            if not await self._wait(left - HANDED_IN) or self._leading() != fence:
-                return 0.0  # something has changed: look again
-            at = moment if left > 0 else None
+        return Look(batch, asked_at, read_at)
+
+    async def _fire_all(self, fence: Fence, look: Look) -> float | None:
+        """Fire what the look has found, tick by tick. How soon to look again; None: in time for
+        what comes next."""
+        left_out = False
+        tick = await self._prepare(look, Tick())
+        while tick.due:
+            if look.is_ahead(tick) and (left_out or look.is_overtaken(tick)):
+                break  # something else is due before
+            coming = asyncio.create_task(self._prepare(look, Tick()))
             try:
-                async with asyncio.timeout(self._settings.call_timeout):
-                    done = await self._schedules.fire(fence, planned.firings, planned.faults, at)
-            except Fenced:
-                self._deposed(fence)
-                return None
-            self._tell(fence, (moment - due[0].next_due).total_seconds(), planned, done)
-            if planned.unknown and self._make_way is not None:
-                await self._make_way(planned.unknown)
+                done = await self._fire(fence, look, tick)
+                if done is None:
+                    return 0.0
+                following = await coming
+            finally:
+                coming.cancel()
             stuck, self._stale = self._stale, done.stale > 0 and not done.fired
             if stuck and self._stale:
                 # Somebody's open transaction holds those rows: give it a moment, not a busy loop.
                 return STALE_PAUSE
-            again = again or done.stale > 0
-        self.last_tick = self.clock.monotonic()
-        return 0.0 if again else self._until_next(batch.now, following, planned, asked_at)
+            left_out = left_out or tick.plan.more or done.stale > 0
+            look.expect(tick.plan.firings)
+            tick = await self._prepare(look, following)
+        return 0.0 if tick.due or left_out else None
+
+    async def _prepare(self, look: Look, tick: Tick) -> Tick:
+        """Plan what has come due, into this tick; into an empty one, what comes due next."""
+        due = look.take(tick, self._settings.batch, self.clock.monotonic())
+        if due:
+            await self._plan(due, look.moment(tick), tick.plan)
+        return tick
+
+    async def _plan(self, due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
+        stop = self.clock.monotonic() + PLANNING_BUDGET
+        if len(self._stretches) > MOST_REMEMBERED:
+            self._stretches.clear()
+        for place in range(0, len(due), PIECE):
+            if place:
+                await self.clock.sleep(0)
+                if self.clock.monotonic() > stop:
+                    so_far.more = True
+                    break
+            plan(due[place : place + PIECE], moment, self._stretches, so_far)
+
+    async def _fire(self, fence: Fence, look: Look, tick: Tick) -> Fired | None:
+        """One transaction. None if it is to be planned anew, since something has changed."""
+        moment, at = look.moment(tick), None
+        if look.is_ahead(tick):
+            at, left = moment, look.seconds_left(moment, self.clock.monotonic())
+            if not await self._wait(left - HANDED_IN):
+                return None
+        if self._leading() != fence:
+            return None
+        planned = tick.plan
+        async with asyncio.timeout(self._settings.call_timeout):
+            done = await self._schedules.fire(fence, planned.firings, planned.faults, at)
+        self._tell(fence, (moment - tick.due[0].next_due).total_seconds(), planned, done)
+        if planned.unknown and self._make_way is not None:
+            await self._make_way(planned.unknown)
+        return done
 
     async def _wait(self, seconds: float) -> bool:
         """Wait for the moment, unless we are woken."""
         return seconds <= 0 or not await self.clock.wait(self._awake, seconds)
 
-    def _plan(self, due: Sequence[DueSchedule], moment: datetime) -> Plan:
-        stop = self.clock.monotonic() + PLANNING_BUDGET
-        if len(self._stretches) > MOST_REMEMBERED:
-            self._stretches.clear()
-        return plan(due, moment, lambda: self.clock.monotonic() > stop, self._stretches)
-
-    def _until_next(
-        self, now: datetime, following: datetime | None, planned: Plan, asked_at: float
-    ) -> float:
-        moments = [f.next_due for f in planned.firings if f.next_due is not None]
-        if following is not None:
-            moments.append(following)
-        if not moments:
+    def _until_next(self, look: Look) -> float:
+        if look.next_due is None:
             return self._settings.idle_poll
-        # The store read its clock after it was asked. Counting from there may be a moment early,
-        # which costs a query, but is never late by the time that a long answer took.
-        elapsed = self.clock.monotonic() - asked_at
-        delay = (min(moments) - now).total_seconds() - elapsed - AHEAD
+        delay = look.seconds_to_sleep(look.next_due, self.clock.monotonic()) - AHEAD
         return min(max(0.0, delay), self._settings.idle_poll)
 
     def _watch_clock(self, store: datetime, boot: float) -> None:
@@ -154,14 +193,3 @@ class Ticker(Service):
         for fault in planned.faults:
             kind = ScheduleSetAside if fault.until is None else SchedulePutOff
             self.facts.tell(kind(fault.uid, fault.reason))
-
-
-def _earliest(batch: DueBatch) -> tuple[datetime, list[DueSchedule], datetime | None]:
-    """What is due, now or at the next moment that there is something: when that is, what it is, and
-    when those after it are due."""
-    if not batch.schedules:
-        return batch.now, [], batch.next_due
-    moment = max(batch.now, batch.schedules[0].next_due)
-    due = list(takewhile(lambda schedule: schedule.next_due <= moment, batch.schedules))
-    left = batch.schedules[len(due) :]
-    return moment, due, left[0].next_due if left else batch.next_due

@@ -229,17 +229,17 @@ class LooksBackThreeSeconds(Node):
         super().__init__(**parts)
         whole = self.ticker._plan
 
-        def short_sighted(due: Sequence[DueSchedule], moment: datetime) -> Plan:
-            planned, horizon = whole(due, moment), moment - timedelta(seconds=3)
+        async def short_sighted(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
+            await whole(due, moment, so_far)
+            horizon = moment - timedelta(seconds=3)
             rules = {schedule.uid: triggers.load(schedule.trigger) for schedule in due}
-            for place, firing in enumerate(planned.firings):
+            for place, firing in enumerate(so_far.firings):
                 missed = firing.missed
-                if missed is not None and missed.first < horizon:
+                if firing.uid in rules and missed is not None and missed.first < horizon:
                     first = rules[firing.uid].next(horizon)
                     assert first is not None
                     shorter = replace(missed, first=first) if first <= missed.last else None
-                    planned.firings[place] = firing._replace(missed=shorter)
-            return planned
+                    so_far.firings[place] = firing._replace(missed=shorter)
 
         self.ticker._plan = short_sighted  # type: ignore[method-assign]
 
@@ -250,7 +250,10 @@ class BelievesItsWallClock(Node):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         clock = parts["clock"]
-        own = lambda due, moment: plan(due, clock.now())  # noqa: E731
+
+        async def own(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
+            plan(due, clock.now(), so_far=so_far)
+
         self.ticker._plan = own  # type: ignore[method-assign]
 
 

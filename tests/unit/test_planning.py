@@ -16,6 +16,7 @@ from tenure.planning import (
     PUT_OFF,
     SUPERSEDED,
     TOO_LATE,
+    Plan,
     Stretches,
     missed,
     plan,
@@ -201,12 +202,16 @@ def test_schedules_that_may_overlap_are_planned_together(overlap: Overlap) -> No
     assert not planned.more
 
 
-def test_plan_that_runs_out_of_time_leaves_the_rest_for_the_next() -> None:
-    many = [schedule(uid) for uid in range(1, 201)]
-    planned = plan(many, START, out_of_time=lambda: True)
-    assert 0 < len(planned.firings) < 200
-    assert [firing.uid for firing in planned.firings] == list(range(1, len(planned.firings) + 1))
-    assert planned.more
+def test_plan_made_in_pieces_is_the_plan_of_the_whole() -> None:
+    many = [schedule(uid, lock=f"x{uid % 7}") for uid in range(1, 21)]
+    broken = schedule(21, "nonsense")
+    pieces = Plan()
+    for place in range(0, 20, 5):
+        plan(many[place : place + 5], START, so_far=pieces)
+    plan([broken], START, so_far=pieces)
+    assert pieces == plan([*many, broken], START)
+    assert [firing.uid for firing in pieces.firings] == list(range(1, 8))
+    assert pieces.more
 
 
 @given(

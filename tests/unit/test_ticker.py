@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
+from tenure import ticker
 from tenure.backends.base import LONGEST_WAIT
 from tenure.backends.memory import MemoryBackend
-from tenure.facts import ClockAccepted, ClockJumped, OccurrenceSkipped, ScheduleSetAside, Ticked
+from tenure.facts import (
+    ClockAccepted,
+    ClockJumped,
+    Facts,
+    OccurrenceSkipped,
+    ScheduleSetAside,
+    Ticked,
+)
 from tenure.model import OVERLAP, Change, Fence, Overlap, Schedule, ScheduleSpec
+from tenure.planning import Plan, plan
 from tenure.testing import FakeClock
-from tenure.ticker import AHEAD, Ticker
+from tenure.ticker import AHEAD, BATCHES, HANDED_IN, PIECE, PLANNING_BUDGET, Ticker
 from tenure.triggers import dump, every
 from tests.unit.services import SETTINGS, faulty, listening, names
 
@@ -49,6 +58,10 @@ class World:
 
     async def states(self, name: str = "a") -> list[str]:
         return [str(o.state) for o in reversed(await self.backend.schedules.occurrences(name))]
+
+
+def ticks(world: World) -> list[Ticked]:
+    return [fact for fact in world.told if isinstance(fact, Ticked)]
 
 
 @pytest.fixture
@@ -113,6 +126,7 @@ async def ahead(world: World) -> asyncio.Task[float | None]:
     for name in ("a", "b"):
         await world.add(name, 10)
     await world.add("later", 10 + AHEAD / 4)
+    await world.add("at once", 10 + AHEAD)
     world.clock.advance(10 - AHEAD / 2)
     step = asyncio.create_task(world.ticker.step())
     await world.clock.settle()
@@ -125,13 +139,99 @@ async def test_it_plans_ahead_and_fires_at_the_moment(world: World) -> None:
     step = await ahead(world)
     world.clock.advance(AHEAD / 2)
     await world.clock.settle()
-    assert await step == 0.0  # the next is due sooner than it looks ahead
     assert world.store.calls == {"due": 1, "fire": 1}
-    assert Ticked(1, fired=2, skipped=0, missed=0, stale=0, late=0) in world.told
-    assert await world.fired("later") == []
-    world.clock.advance(AHEAD / 4)
-    await world.ticker.step()
+    assert ticks(world) == [Ticked(1, fired=2, skipped=0, missed=0, stale=0, late=0)]
+    world.clock.advance(AHEAD / 4 - HANDED_IN / 2)
+    await world.clock.settle()
+    assert world.store.calls == {"due": 1, "fire": 2}
+    assert await world.fired("later") == []  # the store has it, and waits
+    world.clock.advance(HANDED_IN)
+    await world.clock.settle()
+    assert await step == 0.0  # what is due after that comes sooner than it looks ahead
+    assert world.store.calls == {"due": 1, "fire": 2}
     assert len(await world.fired("later")) == 1
+    assert await world.fired("at once") == []
+
+
+async def test_what_comes_due_while_the_store_is_busy_is_fired_together(world: World) -> None:
+    for count in range(5):
+        await world.add(f"s{count}", 10 + count / 1_000)
+    world.clock.advance(10)
+    world.store.after["fire"] = lambda: world.clock.advance(0.003)
+    assert await world.ticker.step() is not None
+    assert [tick.fired for tick in ticks(world)] == [1, 3, 1]
+    assert world.store.calls == {"due": 1, "fire": 3}
+
+
+async def test_what_is_due_again_before_the_next_is_not_overtaken(world: World) -> None:
+    await world.add("often", 0.02)
+    world.clock.advance(0.01)
+    await world.add("later", 0.04)
+    world.clock.advance(0.01)
+    assert await world.ticker.step() == 0.0
+    assert len(await world.fired("often")) == 1
+    assert await world.fired("later") == []
+
+
+async def test_the_next_tick_is_planned_while_the_store_is_busy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count in range(12):
+        await world.add(f"s{count:02}", 10)
+    world.clock.advance(10)
+    order: list[str] = []
+
+    def noted(*args: Any) -> Plan:
+        order.append("planned")
+        return plan(*args)
+
+    monkeypatch.setattr(ticker, "plan", noted)
+
+    async def busy() -> None:
+        order.append("handed in")
+        await world.clock.settle()
+        order.append("fired")
+
+    world.store.before["fire"] = busy
+    await world.ticker.step()
+    meanwhile = ["handed in", "planned", "fired"]
+    assert order == ["planned", *meanwhile, *meanwhile, "handed in", "fired"]
+
+
+async def test_when_a_firing_fails_nothing_is_left_running(world: World) -> None:
+    for count in range(12):
+        await world.add(f"s{count:02}", 10)
+    world.clock.advance(10)
+    world.store.down.add("fire")
+    before = asyncio.all_tasks()
+    await world.ticker.guarded_step()
+    await world.clock.settle(1)
+    assert asyncio.all_tasks() == before
+    world.store.down.clear()
+    await world.ticker.guarded_step()
+    assert len(await world.backend.runs.all()) == 12
+
+
+async def test_planning_that_takes_long_leaves_the_rest_for_the_next_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(QUIET, batch=3 * PIECE)
+    world.ticker = Ticker(
+        world.store, lambda: FENCE, world.deposed.append, settings, world.clock, Facts()
+    )
+    for count in range(3 * PIECE):
+        await world.add(f"s{count:02}", 10)
+    world.clock.advance(10)
+
+    def slowly(*args: Any) -> Plan:
+        world.clock.advance(0.6 * PLANNING_BUDGET)
+        return plan(*args)
+
+    monkeypatch.setattr(ticker, "plan", slowly)
+    assert await world.ticker.step() == 0.0
+    assert len(await world.backend.runs.all(limit=1_000)) == 2 * PIECE
+    assert await world.ticker.step() == pytest.approx(10 - AHEAD, abs=2 * PLANNING_BUDGET)
+    assert len(await world.backend.runs.all(limit=1_000)) == 3 * PIECE
 
 
 async def test_what_is_changed_while_it_waits_is_looked_at_again(world: World) -> None:
@@ -166,11 +266,20 @@ async def test_more_than_a_batch_is_fired_in_several_ticks(world: World) -> None
     for i in range(12):
         await world.add(f"s{i}", 10)
     world.clock.advance(10)
+    assert await world.ticker.step() == pytest.approx(10 - AHEAD)
+    assert [tick.fired for tick in ticks(world)] == [5, 5, 2]
+    assert world.store.calls == {"due": 1, "fire": 3}
+
+
+async def test_more_than_a_look_finds_is_found_by_the_next(world: World) -> None:
+    many = QUIET.batch * BATCHES + 1
+    for i in range(many):
+        await world.add(f"s{i:02}", 10)
+    world.clock.advance(10)
     assert await world.ticker.step() == 0.0
-    assert len(await world.backend.runs.all()) == 5
-    while await world.ticker.step() == 0.0:
-        pass
-    assert len(await world.backend.runs.all()) == 12
+    assert len(await world.backend.runs.all(limit=100)) == many - 1
+    assert await world.ticker.step() == pytest.approx(10 - AHEAD)
+    assert len(await world.backend.runs.all(limit=100)) == many
 
 
 async def test_deposed_leader_fires_nothing_and_says_so(world: World) -> None:
