@@ -7,11 +7,14 @@ from itertools import count
 
 import psycopg
 import pytest
+from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
 from tenure.backends.postgres import PostgresBackend
 from tenure.backends.postgres.database import PREPARE_AFTER, Database
+from tenure.backends.postgres.statements import Statement
+from tenure.errors import StoreError
 from tenure.identity import new_holder
-from tenure.model import Grant
+from tenure.model import Fence, Grant
 from tests.support.servers import PostgresServer
 
 OFTEN = PREPARE_AFTER + 2
@@ -38,9 +41,28 @@ async def test_a_session_is_told_its_limits_once(backend: PostgresBackend) -> No
     assert await _limits(leases) == ("4s", "2s", "4s", "UTC", "tenure leases")
     assert await _limits(leases, limit=1.0) == ("1s", "500ms", "1s", "UTC", "tenure leases")
     assert await _limits(leases, limit=60.0) == ("4s", "2s", "4s", "UTC", "tenure leases")
-    rows = await leases.run((_NAME, {}), (_NAME, {}), name="tenure leader 7")
-    assert [row["name"] for [row] in rows] == ["tenure leader 7"] * 2
-    assert (await leases.one(_NAME, {}))[0]["name"] == "tenure leases"
+
+
+async def test_a_leaders_transaction_has_its_name_and_only_that(backend: PostgresBackend) -> None:
+    entering = backend.schedules.entering(Fence("leader", 7, "ann"))
+    _, [inside] = await backend._for_the_rest.run(entering, (_NAME, {}))
+    assert inside["name"] == "tenure leader 7"
+    assert (await backend._for_the_rest.one(_NAME, {}))[0]["name"] != "tenure leader 7"
+
+
+async def test_statements_that_are_sent_together_are_one_transaction(
+    backend: PostgresBackend,
+) -> None:
+    database = backend._for_the_rest
+    moved: Statement = ("UPDATE tenure.fence SET term = term + 1", {})
+    identity: Statement = ("SELECT pg_current_xact_id()::text AS xact", {})
+    assert await backend.schedules.take_office(Fence("leader", 7, "ann"))
+    _, [first], [second] = await database.run(moved, identity, identity)
+    assert first == second
+    assert await backend.schedules.floor("leader") == 8
+    with pytest.raises(StoreError, match="division by zero"):
+        await database.run(moved, moved, ("SELECT 1 / 0", {}))
+    assert await backend.schedules.floor("leader") == 8
 
 
 async def test_what_is_asked_often_stays_prepared(backend: PostgresBackend) -> None:
@@ -105,3 +127,10 @@ async def _limits(database: Database, limit: float | None = None) -> tuple[str, 
 async def _prepared(database: Database) -> int:
     [row] = await database.one("SELECT count(*) AS n FROM pg_prepared_statements", {})
     return int(row["n"])
+
+
+async def test_the_driver_remembers_every_statement(backend: PostgresBackend) -> None:
+    """It reads those that are longer than this each time anew, which takes longer than all else."""
+    for file in ("schedules", "runs", "leases", "releases"):
+        for name, text in backend._for_the_rest.statements(f"sql/{file}.sql").items():
+            assert len(text) <= MAX_CACHED_STATEMENT_LENGTH, name

@@ -7,16 +7,21 @@ from functools import lru_cache
 from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_COMMENT = re.compile(r"\s*--.*")
+_INDENT = re.compile(r"\n\s*")
 
 
 @lru_cache(maxsize=64)
 def load(package: str, file: str) -> dict[str, str]:
-    """The named statements of a file of that package."""
+    """The named statements of a file of that package, without what is for readers only: drivers
+    and servers read them again and again, and remember only those that are not too long."""
     text = files(package).joinpath(file).read_text(encoding="utf-8")
     parts = _NAME.split(text)
-    return {
-        name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    return {name: _plain(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def _plain(text: str) -> str:
+    return _INDENT.sub("\n", _COMMENT.sub("", text)).strip().rstrip(";")
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 machine     the machine that it believes to be on; see machine.py
 newer       it has one more migration than the others, as newer code has
 stops       it stops itself (SIGSTOP) inside its next firing transaction, each time it is told to:
-            stop-1, stop-2, stop-3: after that many of its statements, sent one by one
+            stop-1, stop-2: after that many of its statements, sent one by one
             stop-rows: while the server sends it rows
 """
 
@@ -23,7 +23,7 @@ from tests.faults.programs.common import Options, start
 from tests.faults.programs.machine import pretend
 
 MANY_ROWS = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
-PLACES = ("1", "2", "3", "rows")
+PLACES = ("1", "2", "rows")
 NEWER = (9999, "newer", "ALTER TABLE {schema}.run ADD COLUMN newer text")
 
 
@@ -42,15 +42,14 @@ def _stop_inside(options: Options) -> None:
     async def instead(
         self: Database,
         *statements: Statement,
-        name: str | None = None,
         **more: Any,
     ) -> list[Rows]:
         fires = any("planned AS" in text for text, _ in statements)
         where = _told_where(options) if fires else None
         if where is None:
-            return await run(self, *statements, name=name, **more)
+            return await run(self, *statements, **more)
         try:
-            result = await self.use(lambda c: _by_hand(options, self, c, statements, name, where))
+            result = await self.use(lambda c: _by_hand(options, self, c, statements, where))
         except BaseException as error:
             options.write("failed", error=f"{type(error).__name__}: {error.__cause__ or error}")
             raise
@@ -74,12 +73,11 @@ async def _by_hand(
     database: Database,
     connection: Connection,
     statements: tuple[Statement, ...],
-    name: str | None,
     where: str,
 ) -> list[Rows]:
     results: list[Rows] = []
     async with connection.transaction():
-        await database.limit(connection, name)
+        await database.limit(connection)
         for text, values in statements:
             cursor = await connection.execute(text, values)
             results.append(await cursor.fetchall() if cursor.description else [])

@@ -51,12 +51,11 @@ class Borrowed:
     async def run(
         self,
         *statements: Statement,
-        name: str | None = None,
         limit: float | None = None,
         size: float = 1.0,
         check: Check | None = None,
     ) -> list[Rows]:
-        del name, limit, size  # how it is called, and how long it may take, the user has said
+        del limit, size  # how long it may take, the user has said
         await self._begin()
         try:
             await self._check_database()

@@ -51,7 +51,6 @@ SELECT set_config('enable_seqscan', 'off', %(local)s),
        set_config('application_name', %(name)s, %(local)s)
 """
 _WHOLE_LIMIT = "SELECT set_config('transaction_timeout', %(limit)s, %(local)s)"
-_NAME = "SELECT set_config('application_name', %(name)s, true)"
 UNPREPARED = (
     psycopg.errors.InvalidSqlStatementName,
     psycopg.errors.DuplicatePreparedStatement,
@@ -101,7 +100,6 @@ class Database:
     async def run(
         self,
         *statements: Statement,
-        name: str | None = None,
         limit: float | None = None,
         size: float = 1.0,
         check: Check | None = None,
@@ -116,17 +114,19 @@ class Database:
 
         async def work(connection: Connection) -> tuple[list[Rows], Exception | None]:
             own = await self._own(connection, longest)
-            if own and len(statements) == 1 and name is None and check is None:
+            if own and len(statements) == 1 and check is None:
                 return [await _rows(await connection.execute(*statements[0]))], None
+            # To the server all that comes before the pipeline's end is one transaction, and that
+            # is its end, unless it is told otherwise.
+            told = not own or check is not None
             # Not connection.transaction(): in a pipeline that waits for the server at each step.
             async with connection.pipeline():
-                await connection.execute("BEGIN", prepare=False)
+                if told:
+                    await connection.execute("BEGIN", prepare=False)
                 if not own:
-                    await self.limit(connection, name, longest)
-                elif name is not None:
-                    await connection.execute(_NAME, {"name": name})
+                    await self.limit(connection, longest)
                 cursors = [await connection.execute(text, values) for text, values in statements]
-                if check is None:
+                if told and check is None:
                     await connection.execute("COMMIT", prepare=False)
             rows = [await _rows(cursor) for cursor in cursors]
             if check is None:
@@ -148,13 +148,9 @@ class Database:
         (rows,) = await self.run((text, values), limit=limit)
         return rows
 
-    async def limit(
-        self, connection: Connection, name: str | None = None, limit: float | None = None
-    ) -> None:
+    async def limit(self, connection: Connection, limit: float | None = None) -> None:
         """The first statements of a transaction: its limits, and what it is called."""
-        await self._set_limits(
-            connection, limits(limit or self.longest, name or self._name, local=True)
-        )
+        await self._set_limits(connection, limits(limit or self.longest, self._name, local=True))
 
     async def _own(self, connection: Connection, longest: float) -> bool:
         """Is the session ours alone? Then it has its limits from here on."""

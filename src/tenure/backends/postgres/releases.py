@@ -54,10 +54,9 @@ class PostgresReleases:
         office = self._schedules.of(fence)
         kept = arrays(list(keep), ("apps", "digests"))
         _, stood, rows = await self._database.run(
-            (self._schedules.statement("share_office"), office),
+            self._schedules.entering(fence),
             (self._schedules.statement("fence"), office),
             (self._sql["prune"], {**office, **kept, "older_than": older_than}),
-            name=self._schedules.name_of(fence),
         )
         self._schedules.check(fence, stood)
         pruned: int = rows[0]["pruned"]

@@ -123,11 +123,10 @@ class PostgresRuns:
         """A statement that does nothing unless this fence is in office."""
         office = self._schedules.of(fence)
         _, stood, rows, _ = await self._database.run(
-            (self._schedules.statement("share_office"), office),
+            self._schedules.entering(fence),
             (self._schedules.statement("fence"), office),
             (self._sql[statement], {**office, **more}),
             (self._sql["wake"], self._wake),
-            name=self._schedules.name_of(fence),
         )
         self._schedules.check(fence, stood)
         return rows

@@ -23,7 +23,7 @@ from tenure.backends import rows as from_rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.postgres.columns import Moments, numbers, seldom
 from tenure.backends.postgres.errors import UNIQUE_VIOLATION, sqlstate
-from tenure.backends.postgres.statements import Rows, Transactions, as_it_is
+from tenure.backends.postgres.statements import Rows, Statement, Transactions, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
 from tenure.model import (
@@ -66,9 +66,7 @@ class PostgresSchedules:
         values = self.of(fence)
         try:
             _, taken = await self._database.run(
-                (self._sql["lock_office"], values),
-                (self._sql["take_office"], values),
-                name=self.name_of(fence),
+                (self._sql["lock_office"], values), (self._sql["take_office"], values)
             )
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
@@ -162,13 +160,12 @@ class PostgresSchedules:
         at: datetime | None = None,
     ) -> Fired:
         values = self.of(fence)
-        statements = [(self._sql["share_office"], values), (self._sql["fence"], values)]
-        if at is not None:
-            statements.insert(0, (self._sql["wait"], {"at": at, "longest": LONGEST_WAIT}))
+        statements = [self.entering(fence, at)]
         if firings:
-            planned = {**values, **_columns(firings), "overlap": OVERLAP}
+            planned = {**values, **_columns(firings), "overlap": OVERLAP, **self._wake(RUNS)}
             statements.append((self._sql["fire"], planned))
-            statements.append((self._sql["wake"], self._wake(RUNS)))
+        else:
+            statements.append((self._sql["fence"], values))
         for fault in faults:
             about = {
                 "uid": fault.uid,
@@ -178,13 +175,11 @@ class PostgresSchedules:
             }
             statement = self._sql["put_off" if fault.until else "set_aside"]
             statements.append((statement, {**values, **about}))
-        results = await self._database.run(*statements, name=self.name_of(fence))
-        if at is not None:
-            del results[0]
-        self.check(fence, results[1])
+        _, stood, *_ = await self._database.run(*statements)
+        self.check(fence, stood)
         if not firings:
             return Fired()
-        (done,) = results[2]
+        (done,) = stood
         stale = len(firings) - done["landed"]
         return Fired(done["fired"], tuple(done["skipped"]), done["missed"], stale)
 
@@ -225,16 +220,23 @@ class PostgresSchedules:
     def of(self, fence: Fence) -> dict[str, Any]:
         text = f"{self._database.schema}/{self._namespace}/{fence.scope}"
         office = int.from_bytes(sha256(text.encode()).digest()[:8], signed=True)
-        return self._named(office=office, scope=fence.scope, term=fence.term, holder=fence.holder)
+        return self._named(
+            office=office,
+            scope=fence.scope,
+            term=fence.term,
+            holder=fence.holder,
+            leader=f"{_LEADER}{fence.term}",
+        )
 
-    def name_of(self, fence: Fence) -> str:
-        """What a transaction under this fence is called: a successor may end its session."""
-        return f"{_LEADER}{fence.term}"
+    def entering(self, fence: Fence, at: datetime | None = None) -> Statement:
+        """How a transaction under this fence begins."""
+        return self._sql["enter_office"], {**self.of(fence), "at": at, "longest": LONGEST_WAIT}
 
     def check(self, fence: Fence, rows: list[DictRow]) -> None:
         """What stood in the fence when the transaction looked."""
-        if not rows or (rows[0]["term"], rows[0]["holder"]) != (fence.term, fence.holder):
-            now = f"term {rows[0]['term']} of {rows[0]['holder']} is" if rows else "nobody is"
+        term, holder = (rows[0]["term"], rows[0]["holder"]) if rows else (None, None)
+        if (term, holder) != (fence.term, fence.holder):
+            now = "nobody is" if term is None else f"term {term} of {holder} is"
             raise Fenced(
                 f"term {fence.term} of {fence.holder} is not in office: {now}. Nothing was changed."
             )

@@ -29,7 +29,6 @@ class Transactions(Protocol):
     async def run(
         self,
         *statements: Statement,
-        name: str | None = None,
         limit: float | None = None,
         size: float = 1.0,
         check: Check | None = None,

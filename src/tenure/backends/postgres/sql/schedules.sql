@@ -5,11 +5,17 @@ SELECT now() AS now;
 SELECT clock_timestamp() AS now;
 
 -- name: lock_office
-SELECT pg_advisory_xact_lock(%(office)s);
+SELECT set_config('application_name', %(leader)s, true), pg_advisory_xact_lock(%(office)s);
 
--- name: share_office
--- Leader transactions share this lock; taking office needs it alone, and so waits for them.
-SELECT pg_advisory_xact_lock_shared(%(office)s);
+-- name: enter_office
+-- How every transaction of a leader begins. It says whose it is, for a successor that finds it in
+-- its way; waits for its moment, if it has one; and takes the lock that leaders share: taking
+-- office needs it alone, and so waits for them. A statement of its own, because what is read must
+-- be read after the lock was had.
+SELECT set_config('application_name', %(leader)s, true),
+    pg_sleep(least(%(longest)s, coalesce(
+        extract(epoch FROM %(at)s::timestamptz - clock_timestamp()), 0))),
+    pg_advisory_xact_lock_shared(%(office)s);
 
 -- name: take_office
 INSERT INTO {schema}.fence AS fence (namespace, scope, term, holder)
@@ -132,16 +138,15 @@ SELECT * FROM (
     FROM clock UNION ALL SELECT * FROM due
 ) AS rows ORDER BY uid IS NOT NULL, next_due;
 
--- name: wait
-SELECT pg_sleep(least(%(longest)s, extract(epoch FROM %(at)s::timestamptz - clock_timestamp())));
-
 -- name: fire
 -- All of it in one statement, over arrays: what is planned, less what is not due, changed meanwhile
 -- or is locked by somebody's open transaction (those are stale, and planned again). Each schedule is
 -- looked up by its key, and so is what is known of it, whatever the planner believes: of a young
 -- table it has no statistics, and would compare each with all, or read all runs and occurrences.
 -- Its time is the statement's: the transaction may have waited for it.
-WITH planned AS (
+WITH office AS (
+    SELECT term, holder FROM {schema}.fence WHERE namespace = %(namespace)s AND scope = %(scope)s
+), planned AS (
     SELECT * FROM unnest(
         %(uids)s::bigint[], %(versions)s::integer[], %(expected)s::timestamptz[],
         %(nominals)s::timestamptz[], %(dues)s::timestamptz[], %(missed_first)s::timestamptz[],
@@ -149,10 +154,7 @@ WITH planned AS (
         %(next_dues)s::timestamptz[], %(anchored)s::text[]
     ) AS p (uid, version, expected, nominal, due, missed_first, missed_last, missed_reason,
             following, following_due, anchored)
-    WHERE EXISTS (
-        SELECT 1 FROM {schema}.fence
-        WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
-          AND holder = %(holder)s)
+    WHERE EXISTS (SELECT 1 FROM office WHERE term = %(term)s AND holder = %(holder)s)
 ), landed AS (
     SELECT p.*, {key_of_planned} AS key, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock,
         s.priority, s.timeout, s.retries, s.on_crash
@@ -215,7 +217,9 @@ WITH planned AS (
 SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
     count(DISTINCT uid) AS landed,
     count(missed_first) AS missed,
-    coalesce(array_agg(name) FILTER (WHERE outcome = 'skipped'), '{{}}') AS skipped
+    coalesce(array_agg(name) FILTER (WHERE outcome = 'skipped'), '{{}}') AS skipped,
+    (SELECT term FROM office) AS term, (SELECT holder FROM office) AS holder,
+    pg_notify(%(channel)s, %(topic)s)
 FROM judged;
 
 -- name: set_aside
