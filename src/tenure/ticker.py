@@ -33,7 +33,7 @@ from tenure.settings import Settings
 
 AHEAD = 0.05
 """How long before the due time to look what it brings."""
-HANDED_IN = 0.01
+HANDED_IN = 0.02
 """How long before it the store has what is to be fired."""
 BATCHES = 5
 """How many ticks a look is for, when there is much to do."""

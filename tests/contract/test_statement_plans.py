@@ -86,7 +86,7 @@ async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer) ->
         assert isinstance(runs, PostgresRuns)
         firing = Firing(1, 1, NOW, (Planned(NOW, NOW),), None, NOW, NOW)
         values = schedules.of(Fence("leader", 1, "ann")) | _columns([firing] * 200)
-        values |= {"overlap": OVERLAP, "channel": "x", "topic": "x"}
+        values |= {"at": NOW, "overlap": OVERLAP, "channel": "x", "topic": "x"}
         fire = await _scans(schedules, schedules.statement("fire"), values)
         assert fire == {
             "fence": "fence_pkey",

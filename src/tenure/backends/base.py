@@ -217,7 +217,8 @@ class ScheduleStore(Protocol):
           exists already is not fired again.
         - Overlap `skip`: the occurrence is recorded as skipped, without a run, if its lock key has
           a waiting or claimed run from before this transaction. The occurrences of one firing do
-          not skip each other: what is caught up queues.
+          not skip each other: what is caught up queues. A run that ends before the moment does
+          not count; a store that would have to judge it earlier says stale.
         - Faults: the schedule is set aside (not active, with the reason) if it has that version;
           or, with `until`, not looked at before then.
         """

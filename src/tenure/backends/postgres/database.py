@@ -23,7 +23,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
+from psycopg.waiting import READY_R, READY_W, Ready, Wait
 
 from tenure.backends.postgres.errors import translate
 from tenure.backends.postgres.statements import Check, Rows, Statement, statements
@@ -65,6 +67,13 @@ class Connection(psycopg.AsyncConnection[DictRow]):
     """Is that session this connection's alone? None: not asked yet."""
     limited: float | None = None
     """The limit that it was told."""
+
+    async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """The driver's, which asks the event loop at each step whether there is room to send. There
+        is nearly always, and asking the system for it takes a tenth of the time."""
+        if hasattr(select, "poll"):  # not on Windows
+            gen = _at_once(gen, self.pgconn.socket)
+        return await super().wait(gen, *args, **kwargs)
 
 
 class _Outdated(Exception):
@@ -308,6 +317,31 @@ def has_news(connection: Connection | psycopg.Connection[DictRow]) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def _at_once(gen: PQGen[T], line: int) -> PQGen[T]:
+    """The same, without the waits for what is there already."""
+    poll = select.poll()
+    poll.register(line, select.POLLIN | select.POLLOUT)
+    try:
+        wanted = next(gen)
+        while True:
+            wanted = gen.send(_ready(poll, wanted) or (yield wanted))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+_READY = (None, *(ready for ready in Ready if ready))
+
+
+def _ready(poll: select.poll, wanted: Wait) -> Ready | None:
+    events = poll.poll(0)
+    if not events:
+        return None
+    state = events[0][1]
+    ready = (READY_R if state & ~select.POLLOUT else 0) | (READY_W if state & ~select.POLLIN else 0)
+    return _READY[ready & wanted]
 
 
 def _cut(connection: Connection) -> None:

@@ -9,6 +9,7 @@ import psycopg
 from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
 
 UNIQUE_VIOLATION = "23505"
+DIVISION_BY_ZERO = "22012"
 
 
 def sqlstate(error: BaseException) -> str | None:

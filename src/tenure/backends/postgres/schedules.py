@@ -22,7 +22,7 @@ from psycopg.rows import DictRow
 from tenure.backends import rows as from_rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.postgres.columns import Moments, numbers, seldom
-from tenure.backends.postgres.errors import UNIQUE_VIOLATION, sqlstate
+from tenure.backends.postgres.errors import DIVISION_BY_ZERO, UNIQUE_VIOLATION, sqlstate
 from tenure.backends.postgres.statements import Rows, Statement, Transactions, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
@@ -160,10 +160,10 @@ class PostgresSchedules:
         at: datetime | None = None,
     ) -> Fired:
         values = self.of(fence)
-        statements = [self.entering(fence, at)]
+        statements = [self.entering(fence)]
         if firings:
-            planned = {**values, **_columns(firings), "overlap": OVERLAP, **self._wake(RUNS)}
-            statements.append((self._sql["fire"], planned))
+            planned = {**_columns(firings), "at": at, "overlap": OVERLAP, **self._wake(RUNS)}
+            statements.append((self._sql["fire"], {**values, **planned}))
         else:
             statements.append((self._sql["fence"], values))
         for fault in faults:
@@ -175,7 +175,14 @@ class PostgresSchedules:
             }
             statement = self._sql["put_off" if fault.until else "set_aside"]
             statements.append((statement, {**values, **about}))
-        _, stood, *_ = await self._database.run(*statements)
+        if at is not None:
+            statements.append((self._sql["await_moment"], {"at": at, "longest": LONGEST_WAIT}))
+        try:
+            _, stood, *_ = await self._database.run(*statements)
+        except StoreError as error:
+            if sqlstate(error) == DIVISION_BY_ZERO:
+                return Fired(stale=len(firings))
+            raise
         self.check(fence, stood)
         if not firings:
             return Fired()
@@ -228,9 +235,9 @@ class PostgresSchedules:
             leader=f"{_LEADER}{fence.term}",
         )
 
-    def entering(self, fence: Fence, at: datetime | None = None) -> Statement:
+    def entering(self, fence: Fence) -> Statement:
         """How a transaction under this fence begins."""
-        return self._sql["enter_office"], {**self.of(fence), "at": at, "longest": LONGEST_WAIT}
+        return self._sql["enter_office"], self.of(fence)
 
     def check(self, fence: Fence, rows: list[DictRow]) -> None:
         """What stood in the fence when the transaction looked."""

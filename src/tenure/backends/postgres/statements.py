@@ -47,6 +47,7 @@ def statements(file: str, schema: str) -> dict[str, str]:
         "key_of_planned": _KEY.format(column="p.nominal"),
         "key_of_nominal": _KEY.format(column="l.nominal"),
         "key_of_missed": _KEY.format(column="l.missed_first"),
+        "moment": "greatest(statement_timestamp(), %(at)s::timestamptz)",
     }
     return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
 

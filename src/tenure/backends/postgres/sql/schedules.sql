@@ -9,13 +9,9 @@ SELECT set_config('application_name', %(leader)s, true), pg_advisory_xact_lock(%
 
 -- name: enter_office
 -- How every transaction of a leader begins. It says whose it is, for a successor that finds it in
--- its way; waits for its moment, if it has one; and takes the lock that leaders share: taking
--- office needs it alone, and so waits for them. A statement of its own, because what is read must
--- be read after the lock was had.
-SELECT set_config('application_name', %(leader)s, true),
-    pg_sleep(least(%(longest)s, coalesce(
-        extract(epoch FROM %(at)s::timestamptz - clock_timestamp()), 0))),
-    pg_advisory_xact_lock_shared(%(office)s);
+-- its way, and takes the lock that leaders share: taking office needs it alone, and so waits for
+-- them. A statement of its own, because what is read must be read after the lock was had.
+SELECT set_config('application_name', %(leader)s, true), pg_advisory_xact_lock_shared(%(office)s);
 
 -- name: take_office
 INSERT INTO {schema}.fence AS fence (namespace, scope, term, holder)
@@ -143,7 +139,8 @@ SELECT * FROM (
 -- or is locked by somebody's open transaction (those are stale, and planned again). Each schedule is
 -- looked up by its key, and so is what is known of it, whatever the planner believes: of a young
 -- table it has no statistics, and would compare each with all, or read all runs and occurrences.
--- Its time is the statement's: the transaction may have waited for it.
+-- Its time is the moment that it is handed in for, `at`: the transaction ends when that has come.
+-- What might overlap is not judged before: it is stale, and judged when the moment is there.
 WITH office AS (
     SELECT term, holder FROM {schema}.fence WHERE namespace = %(namespace)s AND scope = %(scope)s
 ), planned AS (
@@ -161,11 +158,15 @@ WITH office AS (
     FROM planned p CROSS JOIN LATERAL (
         SELECT * FROM {schema}.schedule o
         WHERE o.uid = p.uid AND o.active AND o.version = p.version
-          AND coalesce(o.next_due, 'infinity') <= statement_timestamp()     -- not by the index on it
+          AND coalesce(o.next_due, 'infinity') <= {moment}     -- not by the index on it
           AND o.next_nominal IS NOT DISTINCT FROM p.expected
           AND o.namespace = %(namespace)s
         FOR UPDATE SKIP LOCKED
     ) s
+    WHERE s.overlap <> 'skip' OR {moment} <= statement_timestamp() OR (
+        SELECT true FROM {schema}.run r
+        WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL
+          AND r.state IN ('waiting', 'claimed') LIMIT 1) IS NULL
 ), judged AS (
     SELECT l.*, CASE
         WHEN l.nominal IS NULL THEN 'moved'
@@ -198,19 +199,19 @@ WITH office AS (
     )
     SELECT l.run_id, l.namespace, l.name, l.uid, 'planned', l.key, l.nominal, l.task, l.kwargs,
         'waiting', l.due, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
-        l.priority, l.timeout, l.retries, l.on_crash, %(term)s, statement_timestamp()
+        l.priority, l.timeout, l.retries, l.on_crash, %(term)s, {moment}
     FROM numbered l WHERE l.outcome = 'fired'
 ), occurrences AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
     SELECT l.uid, 'planned', l.key, l.nominal, l.nominal, l.outcome,
-        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, statement_timestamp(), %(term)s, l.run_id
+        CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, {moment}, %(term)s, l.run_id
     FROM numbered l WHERE l.outcome IN ('fired', 'skipped')
 ), missed AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
     SELECT l.uid, 'planned', {key_of_missed}, l.missed_first, l.missed_last, 'missed',
-        l.missed_reason, statement_timestamp(), %(term)s
+        l.missed_reason, {moment}, %(term)s
     FROM judged l WHERE l.missed_first IS NOT NULL
     ON CONFLICT DO NOTHING
 )
@@ -221,6 +222,13 @@ SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
     (SELECT term FROM office) AS term, (SELECT holder FROM office) AS holder,
     pg_notify(%(channel)s, %(topic)s)
 FROM judged;
+
+-- name: await_moment
+-- Everything is done and nobody sees it yet. It is undone, by dividing by zero, if the moment does
+-- not come: somebody has set the clock.
+SELECT CASE WHEN pg_sleep(
+    least(%(longest)s, extract(epoch FROM %(at)s::timestamptz - clock_timestamp()))
+)::text IS NULL THEN 0 ELSE 1 / (clock_timestamp() >= %(at)s::timestamptz)::integer END AS come;
 
 -- name: set_aside
 -- Not if somebody's open transaction has it: it is still there at the next tick.
