@@ -35,6 +35,9 @@ class Look:
         self.next_due = batch.next_due
         """When the earliest is due of what a later look will find."""
 
+    def age(self, boot: float) -> float:
+        return boot - self._read_at
+
     def take(self, tick: Tick, most: int, boot: float) -> list[DueSchedule]:
         """Let the tick have what has come due; or if it is empty, what the next instant brings."""
         if not self._left:

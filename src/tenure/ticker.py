@@ -41,6 +41,8 @@ PLANNING_BUDGET = 0.5
 PIECE = 25
 """How many are planned before others have their turn: the store's answer, a heartbeat."""
 STALE_PAUSE = 0.05
+LOOK_LASTS = 0.5
+"""How old a look may be and another tick made of it: it is planned by the time of the look."""
 
 
 class Ticker(Service):
@@ -67,7 +69,7 @@ class Ticker(Service):
         self._watched: int | None = None
         """The term for which the clocks are compared."""
         self._stale = False
-        """Did the last firing find every schedule changed, or locked?"""
+        """Was everything changed, or locked, that the last step was to fire?"""
         self._stretches: Stretches = {}
         self.last_tick: float | None = None
         """When the last tick succeeded, on the boot clock: healthy means that ticks advance."""
@@ -109,7 +111,7 @@ class Ticker(Service):
     async def _fire_all(self, fence: Fence, look: Look) -> float | None:
         """Fire what the look has found, tick by tick. How soon to look again; None: in time for
         what comes next."""
-        left_out = False
+        fired = stale = left_out = False
         tick = await self._prepare(look, Tick())
         while tick.due:
             if look.is_ahead(tick) and (left_out or look.is_overtaken(tick)):
@@ -122,13 +124,17 @@ class Ticker(Service):
                 following = await coming
             finally:
                 coming.cancel()
-            stuck, self._stale = self._stale, done.stale > 0 and not done.fired
-            if stuck and self._stale:
-                # Somebody's open transaction holds those rows: give it a moment, not a busy loop.
-                return STALE_PAUSE
+            fired = fired or done.stale < len(tick.plan.firings)
+            stale = stale or done.stale > 0
             left_out = left_out or tick.plan.more or done.stale > 0
             look.expect(tick.plan.firings)
             tick = await self._prepare(look, following)
+            if look.age(self.clock.monotonic()) > LOOK_LASTS:
+                break
+        stuck, self._stale = self._stale, stale and not fired
+        if stuck and self._stale:
+            # Somebody's open transaction holds those rows: give it a moment, not a busy loop.
+            return STALE_PAUSE
         return 0.0 if tick.due or left_out else None
 
     async def _prepare(self, look: Look, tick: Tick) -> Tick:
@@ -160,9 +166,10 @@ class Ticker(Service):
         if self._leading() != fence:
             return None
         planned = tick.plan
+        late = max(0.0, -look.seconds_left(tick.due[0].next_due, self.clock.monotonic()))
         async with asyncio.timeout(self._settings.call_timeout):
             done = await self._schedules.fire(fence, planned.firings, planned.faults, at)
-        self._tell(fence, (moment - tick.due[0].next_due).total_seconds(), planned, done)
+        self._tell(fence, late, planned, done)
         if planned.unknown and self._make_way is not None:
             await self._make_way(planned.unknown)
         return done

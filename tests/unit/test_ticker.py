@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,10 +21,19 @@ from tenure.facts import (
     ScheduleSetAside,
     Ticked,
 )
-from tenure.model import OVERLAP, Change, Fence, Overlap, Schedule, ScheduleSpec
+from tenure.model import (
+    OVERLAP,
+    CatchUp,
+    Change,
+    Fence,
+    Fired,
+    Overlap,
+    Schedule,
+    ScheduleSpec,
+)
 from tenure.planning import Plan, plan
 from tenure.testing import FakeClock
-from tenure.ticker import AHEAD, BATCHES, HANDED_IN, PIECE, PLANNING_BUDGET, Ticker
+from tenure.ticker import AHEAD, BATCHES, HANDED_IN, PIECE, PLANNING_BUDGET, STALE_PAUSE, Ticker
 from tenure.triggers import dump, every
 from tests.unit.services import SETTINGS, faulty, listening, names
 
@@ -125,7 +135,7 @@ async def ahead(world: World) -> asyncio.Task[float | None]:
     """A step that has planned what is due in a moment, and waits for it."""
     for name in ("a", "b"):
         await world.add(name, 10)
-    await world.add("later", 10 + AHEAD / 4)
+    await world.add("later", 10 + HANDED_IN + AHEAD / 100)
     await world.add("at once", 10 + AHEAD)
     world.clock.advance(10 - AHEAD / 2)
     step = asyncio.create_task(world.ticker.step())
@@ -141,7 +151,7 @@ async def test_it_plans_ahead_and_fires_at_the_moment(world: World) -> None:
     await world.clock.settle()
     assert world.store.calls == {"due": 1, "fire": 1}
     assert ticks(world) == [Ticked(1, fired=2, skipped=0, missed=0, stale=0, late=0)]
-    world.clock.advance(AHEAD / 4 - HANDED_IN / 2)
+    world.clock.advance(AHEAD / 50)
     await world.clock.settle()
     assert world.store.calls == {"due": 1, "fire": 2}
     assert await world.fired("later") == []  # the store has it, and waits
@@ -196,6 +206,57 @@ async def test_the_next_tick_is_planned_while_the_store_is_busy(
     await world.ticker.step()
     meanwhile = ["handed in", "planned", "fired"]
     assert order == ["planned", *meanwhile, *meanwhile, "handed in", "fired"]
+
+
+async def test_a_look_that_has_become_old_is_not_planned_by(world: World) -> None:
+    """Grace is counted from when an occurrence is fired, however long those before it took."""
+    for count in range(12):
+        await world.add(f"s{count:02}", 10, catch_up=CatchUp.NONE, catch_up_grace=1.0)
+    world.clock.advance(10)
+    world.store.after["fire"] = lambda: world.clock.advance(1.5)
+    assert await world.ticker.step() == 0.0
+    while await world.ticker.step() == 0.0:
+        pass
+    assert [(tick.fired, tick.missed) for tick in ticks(world)] == [(5, 0), (0, 5), (0, 2)]
+    assert [tick.late for tick in ticks(world)] == pytest.approx([0.0, 1.5, 3.0])
+
+
+async def test_what_is_locked_does_not_hold_up_the_others(world: World) -> None:
+    """Somebody's open transaction has the first batch, and keeps it."""
+    for count in range(8):
+        await world.add(f"s{count}", 10 + count)
+    world.clock.advance(20)
+    fire, locked = world.backend.schedules.fire, [f"s{count}" for count in range(5)]
+    stored = await world.backend.schedules.find(locked)
+    held = {schedule.uid for schedule in stored.values()}
+
+    async def skipping_locked(fence: Fence, firings: Any, *more: Any) -> Fired:
+        free = [firing for firing in firings if firing.uid not in held]
+        done = await fire(fence, free, *more)
+        return replace(done, stale=done.stale + len(firings) - len(free))
+
+    world.store._store = SimpleNamespace(due=world.backend.schedules.due, fire=skipping_locked)
+    for _ in range(3):
+        await world.ticker.step()
+        world.clock.advance(20)
+    assert len(await world.fired("s7")) == 3
+    assert await world.fired("s0") == []
+    held.clear()
+    await world.ticker.step()
+    assert len(await world.fired("s0")) == 1
+
+
+async def test_who_finds_everything_locked_gives_it_a_moment(world: World) -> None:
+    await world.add("a", 10)
+    world.clock.advance(10)
+
+    async def locked(fence: Fence, firings: Any, *more: Any) -> Fired:
+        return Fired(stale=len(firings))
+
+    world.store._store = SimpleNamespace(due=world.backend.schedules.due, fire=locked)
+    assert await world.ticker.step() == 0.0
+    assert await world.ticker.step() == STALE_PAUSE
+    assert await world.ticker.step() == STALE_PAUSE
 
 
 async def test_when_a_firing_fails_nothing_is_left_running(world: World) -> None:
@@ -259,7 +320,8 @@ async def test_the_store_has_the_last_word_on_what_is_due(world: World) -> None:
         await world.clock.settle()
     assert await step == 0.0
     assert await world.fired() == []
-    assert Ticked(1, fired=0, skipped=0, missed=0, stale=2, late=0) in world.told
+    [tick] = ticks(world)
+    assert (tick.fired, tick.stale) == (0, 2)
 
 
 async def test_more_than_a_batch_is_fired_in_several_ticks(world: World) -> None:

@@ -27,7 +27,7 @@ from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
 from psycopg.waiting import READY_R, READY_W, Ready, Wait
 
-from tenure.backends.postgres.errors import translate
+from tenure.backends.postgres.errors import sqlstate, translate
 from tenure.backends.postgres.statements import Check, Rows, Statement, statements
 from tenure.errors import StoreUnavailable
 
@@ -130,13 +130,20 @@ class Database:
             told = not own or check is not None
             # Not connection.transaction(): in a pipeline that waits for the server at each step.
             async with connection.pipeline():
-                if told:
-                    await connection.execute("BEGIN", prepare=False)
-                if not own:
-                    await self.limit(connection, longest)
-                cursors = [await connection.execute(text, values) for text, values in statements]
-                if told and check is None:
-                    await connection.execute("COMMIT", prepare=False)
+                try:
+                    if told:
+                        await connection.execute("BEGIN", prepare=False)
+                    if not own:
+                        await self.limit(connection, longest)
+                    cursors = [await connection.execute(*statement) for statement in statements]
+                    if told and check is None:
+                        await connection.execute("COMMIT", prepare=False)
+                except BaseException as error:
+                    # What the server refuses is undone. What went wrong here is not known there:
+                    # the pipeline's end would be the end of a transaction that lacks something.
+                    if sqlstate(error) is None:
+                        _cut(connection)
+                    raise
             rows = [await _rows(cursor) for cursor in cursors]
             if check is None:
                 return rows, None
@@ -245,7 +252,7 @@ class Database:
             self._shared = self._shared or isinstance(error, UNPREPARED)
             if connection.own and is_outdated(error):
                 raise _Outdated from error
-            translate(error)
+            translate(_cause(error))
         except BaseException:
             await connection.close()
             raise
@@ -291,6 +298,13 @@ def is_outdated(error: Exception) -> bool:
     another's. Then nothing was executed, and it can be asked once more on a new connection."""
     changed = isinstance(error, psycopg.errors.FeatureNotSupported) and "cached plan" in str(error)
     return changed or isinstance(error, UNPREPARED)
+
+
+def _cause(error: psycopg.Error | OSError) -> Exception:
+    """What is refused when a transaction ends, such as by a deferred trigger, comes with the
+    pipeline's end, and the driver then complains that it cannot leave it."""
+    refused = error.__context__
+    return refused if isinstance(refused, psycopg.Error) and refused.sqlstate else error
 
 
 async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> Rows:

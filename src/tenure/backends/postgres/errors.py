@@ -8,7 +8,6 @@ import psycopg
 
 from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
 
-UNIQUE_VIOLATION = "23505"
 DIVISION_BY_ZERO = "22012"
 
 

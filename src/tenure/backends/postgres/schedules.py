@@ -22,7 +22,7 @@ from psycopg.rows import DictRow
 from tenure.backends import rows as from_rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.postgres.columns import Moments, numbers, seldom
-from tenure.backends.postgres.errors import DIVISION_BY_ZERO, UNIQUE_VIOLATION, sqlstate
+from tenure.backends.postgres.errors import DIVISION_BY_ZERO, sqlstate
 from tenure.backends.postgres.statements import Rows, Statement, Transactions, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
@@ -134,7 +134,10 @@ class PostgresSchedules:
 
     async def remove(self, name: str, version: int | None = None) -> bool:
         values = self._named(name=name, version=version, reason=REMOVED, **self._wake(SCHEDULES))
-        return bool(await self._database.one(self._sql["remove"], values))
+        _, gone = await self._database.run(
+            (self._sql["lock"], values), (self._sql["remove"], values)
+        )
+        return bool(gone)
 
     async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
         rows = await self._database.one(self._sql["find"], self._named(names=list(names)))
@@ -196,14 +199,11 @@ class PostgresSchedules:
         return row["run_id"], not row["known"]
 
     async def _occur(self, statement: str, values: dict[str, Any]) -> DictRow:
-        statements = ((self._sql[statement], values), (self._sql["wake"], self._wake(RUNS)))
-        try:
-            rows, _ = await self._database.run(*statements)
-        except Exception as error:
-            # Somebody asked for the same at this moment: now it is there to be found.
-            if sqlstate(error) != UNIQUE_VIOLATION:
-                raise
-            rows, _ = await self._database.run(*statements)
+        _, rows, _ = await self._database.run(
+            (self._sql["lock"], values),
+            (self._sql[statement], values),
+            (self._sql["wake"], self._wake(RUNS)),
+        )
         if not rows:
             raise NotFound(f"no schedule named {values['name']!r}.")
         return rows[0]
@@ -306,8 +306,9 @@ def _columns(firings: Sequence[Firing]) -> dict[str, Any]:
     rows: list[tuple[Any, ...]] = []
     for uid, version, expected, occurrences, missed, *plan in firings:
         stretch = _NOTHING if missed is None else (missed.first, missed.last, missed.reason)
+        count = len(occurrences) or 1
         for nominal, due in occurrences or _NO_OCCURRENCE:
-            rows.append((uid, version, expected, nominal, due, *stretch, *plan))
+            rows.append((uid, version, expected, nominal, due, *stretch, *plan, count))
             stretch = _NOTHING
     columns = zip(*rows, strict=True)
     return {name: kind(column) for (name, kind), column in zip(_COLUMNS, columns, strict=True)}
@@ -327,4 +328,5 @@ _COLUMNS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("next_nominals", Moments),
     ("next_dues", Moments),
     ("anchored", seldom),
+    ("rows", numbers),
 )

@@ -95,6 +95,12 @@ SELECT * FROM {schema}.schedule
 WHERE namespace = %(namespace)s AND removed = 0 AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s)
 ORDER BY name LIMIT %(limit)s;
 
+-- name: lock
+-- Before a statement that looks at what a schedule has fired: if a firing is under way, this waits
+-- for it, and the next statement sees it.
+SELECT FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND name = %(name)s AND removed = 0 FOR UPDATE;
+
 -- name: remove
 -- It stays for as long as its occurrences do, so that they can be found by its name.
 WITH gone AS (
@@ -148,11 +154,11 @@ WITH office AS (
         %(uids)s::bigint[], %(versions)s::integer[], %(expected)s::timestamptz[],
         %(nominals)s::timestamptz[], %(dues)s::timestamptz[], %(missed_first)s::timestamptz[],
         %(missed_last)s::timestamptz[], %(missed_reason)s::text[], %(next_nominals)s::timestamptz[],
-        %(next_dues)s::timestamptz[], %(anchored)s::text[]
+        %(next_dues)s::timestamptz[], %(anchored)s::text[], %(rows)s::integer[]
     ) AS p (uid, version, expected, nominal, due, missed_first, missed_last, missed_reason,
-            following, following_due, anchored)
+            following, following_due, anchored, rows)
     WHERE EXISTS (SELECT 1 FROM office WHERE term = %(term)s AND holder = %(holder)s)
-), landed AS (
+), reached AS (
     SELECT p.*, {key_of_planned} AS key, s.namespace, s.name, s.task, s.kwargs, s.overlap, s.lock,
         s.priority, s.timeout, s.retries, s.on_crash
     FROM planned p CROSS JOIN LATERAL (
@@ -167,6 +173,10 @@ WITH office AS (
         SELECT true FROM {schema}.run r
         WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL
           AND r.state IN ('waiting', 'claimed') LIMIT 1) IS NULL
+), landed AS (
+    -- All rows of a firing or none: somebody may have let go of its schedule between two of them.
+    SELECT * FROM (SELECT r.*, count(*) OVER (PARTITION BY uid) AS found FROM reached r) AS r
+    WHERE found = rows
 ), judged AS (
     SELECT l.*, CASE
         WHEN l.nominal IS NULL THEN 'moved'
