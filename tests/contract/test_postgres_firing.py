@@ -10,14 +10,14 @@ from itertools import count
 import psycopg
 import pytest
 
-from tenure.backends.postgres import PostgresBackend
+from tenure.backends.postgres import PostgresBackend, schedules
 from tenure.errors import StoreError
 from tenure.model import Fault, Fence, Fired, Firing, OccurrenceState, Planned, RunState, Schedule
 from tenure.testing.contract.harness import adding, firing
 from tests.support.servers import PostgresServer
 
 FENCE = Fence("leader", 1, "ann")
-AHEAD = timedelta(seconds=0.08)
+AHEAD = timedelta(seconds=1)
 _numbers = count(1)
 
 
@@ -27,7 +27,8 @@ def url(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture
-async def backend(url: str) -> AsyncIterator[PostgresBackend]:
+async def backend(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresBackend]:
+    monkeypatch.setattr(schedules, "LONGEST_WAIT", 5.0)  # so that a slow machine is in time, too
     backend = PostgresBackend(url, limit=4.0)
     await backend.open()
     assert await backend.schedules.take_office(FENCE)
