@@ -127,7 +127,9 @@ class Server:
 def serving(folder: Path, url: str, *command: str, cwd: Path = APPS) -> Iterator[Server]:
     """Run a command of the environment in `cwd`; {port} in it becomes a free one."""
     port = free_port()
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "WEB_", "WERK"))}
+    # Unbuffered, a line and its end are two writes: another process may write in between.
+    without = ("TENURE_", "WEB_", "WERK", "PYTHONUNBUFFERED")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(without)}
     log = folder / f"server-{port}.log"
     program, *arguments = [word.format(port=port) for word in command]
     with log.open("ab") as output:
