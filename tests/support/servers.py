@@ -34,6 +34,19 @@ def unprivileged() -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid}
 
 
+def _children(pid: int) -> list[Path]:
+    """Where the kernel tells of the processes that this one has started; Linux only."""
+    told = Path(f"/proc/{pid}/task/{pid}/children")
+    return [Path("/proc", child) for child in told.read_text().split()] if told.exists() else []
+
+
+def _lives(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class PostgresServer:
     """A PostgreSQL of our own: a direct child, so that it can be killed and started again."""
 
@@ -88,8 +101,15 @@ class PostgresServer:
         """SIGINT: fast shutdown. SIGQUIT: immediate. SIGKILL: as if the power went."""
         process, self.process = self.process, None
         if process is not None:
+            children = _children(process.pid)
             process.send_signal(how)
             process.wait(timeout=30)
+            # Killed, it leaves them behind, with its memory, until they notice; no server can
+            # start on this data before.
+            deadline = time.monotonic() + 30
+            while any(map(_lives, children)):
+                assert time.monotonic() < deadline, "the server's processes do not end"
+                time.sleep(0.01)
 
     def close(self) -> None:
         if self.process is not None:

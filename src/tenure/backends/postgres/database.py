@@ -334,13 +334,16 @@ def has_news(connection: Connection | psycopg.Connection[DictRow]) -> bool:
 
 
 def _at_once(gen: PQGen[T], line: int) -> PQGen[T]:
-    """The same, without the waits for what is there already."""
+    """The same, without the waits for what is there already; but now and then the loop turns."""
     poll = select.poll()
     poll.register(line, select.POLLIN | select.POLLOUT)
+    turns = 0
     try:
         wanted = next(gen)
         while True:
-            wanted = gen.send(_ready(poll, wanted) or (yield wanted))
+            turns += 1
+            ready = _ready(poll, wanted) if turns % 100 else None
+            wanted = gen.send(ready or (yield wanted))
     except StopIteration as end:
         result: T = end.value
         return result
