@@ -239,8 +239,11 @@ class Worker(Service):
     def _start(self, record: RunRecord) -> None:
         kwargs = decode(record.kwargs)
         run = _run(record, kwargs)
-        if kwargs is None:
+        error = record.unreadable
+        if error is None and kwargs is None:
             error = f"its keyword arguments are not a JSON object: {record.kwargs[:200]!r}"
+        if error is not None:
+            error = _storable(error)
             result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
             self._results.append((result, RunFailed(*_about(run), error=error)))
             self.wake()
