@@ -63,9 +63,12 @@ class Catalog:
         expected_version: int | None = None,
         **policy: Any,
     ) -> Schedule:
-        """Change what is given; leave the rest."""
+        """Change what is given; leave the rest. If nothing is, it stays as it is."""
+        given = any(value is not None for value in (trigger, task, kwargs))
 
-        def edit(old: Schedule, now: datetime) -> Change:
+        def edit(old: Schedule, now: datetime) -> Change | None:
+            if not given and not policy and tenant is UNCHANGED:
+                return None
             arguments = _kwargs_of(old) if kwargs is None else keywords(kwargs)
             name_of_task = name_of(self._tasks, old.spec.task if task is None else task, arguments)
             parsed = Policy.parse(f"schedule {name!r}", {**_policy_of(old.spec), **policy})
