@@ -143,6 +143,15 @@ def test_update_of_nothing_or_nobody(shell: Shell) -> None:
     assert (both.code, "--lock and --no-lock: give one" in both.err) == (2, True)
 
 
+def test_run_now_says_that_an_earlier_run_waits(shell: Shell) -> None:
+    shell.add("a", "--every", "5m", "--task", "pack")
+    assert shell("schedules", "run-now", "a").code == 0
+    skipped = shell("schedules", "run-now", "a")
+    assert skipped.code == 1
+    assert "run 1 of 'a' has the same lock and waits to be executed" in skipped.err
+    assert "leases list" not in skipped.err
+
+
 # -- many from a file -----------------------------------------------------------------------------
 
 
