@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure import triggers
+from tenure.arguments import keywords, lock_key
 from tenure.backends.base import ScheduleStore
 from tenure.changes import PAUSED, edited, is_orphaned, replanned, resumed, stopped
 from tenure.errors import Conflict, InvalidSchedule, NotFound
@@ -62,10 +63,13 @@ class Catalog:
         expected_version: int | None = None,
         **policy: Any,
     ) -> Schedule:
-        """Change what is given; leave the rest."""
+        """Change what is given; leave the rest. If nothing is, it stays as it is."""
+        given = any(value is not None for value in (trigger, task, kwargs))
 
-        def edit(old: Schedule, now: datetime) -> Change:
-            arguments = _kwargs_of(old) if kwargs is None else kwargs
+        def edit(old: Schedule, now: datetime) -> Change | None:
+            if not given and not policy and tenant is UNCHANGED:
+                return None
+            arguments = _kwargs_of(old) if kwargs is None else keywords(kwargs)
             name_of_task = name_of(self._tasks, old.spec.task if task is None else task, arguments)
             parsed = Policy.parse(f"schedule {name!r}", {**_policy_of(old.spec), **policy})
             whose = old.spec.tenant if tenant is UNCHANGED else tenant
@@ -288,12 +292,13 @@ def _lock(template: str | None, kwargs: Mapping[str, Any], what: str) -> str | N
     if template is None:
         return None
     try:
-        return template.format(**kwargs)
-    except (KeyError, IndexError, ValueError) as error:
+        filled = template.format(**kwargs)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InvalidSchedule(
             f"{what}: lock={template!r} cannot be filled in from the keyword arguments"
             f" {sorted(kwargs)}: {error!r}."
         ) from error
+    return lock_key(f"{what}: filled in, lock", filled)
 
 
 def _check_trigger(trigger: object) -> triggers.Trigger:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from tenure.arguments import keywords
 from tenure.backends.base import RunStore, ScheduleStore
 from tenure.catalog import Catalog, addition, name_of
 from tenure.errors import ConfigError, InvalidSchedule
@@ -35,7 +36,7 @@ class NewSchedule:
         self.name = name
         self.trigger = trigger
         self.task = task
-        self.kwargs = kwargs or {}
+        self.kwargs = keywords(kwargs)
         self.tenant = tenant
         self.policy = policy
 
@@ -82,7 +83,7 @@ class Drafts:
         places: dict[str, int] = {}
         for place, entry in enumerate(entries):
             try:
-                change = self.addition(_new(entry), now)
+                change = self.addition(new_schedule(entry), now)
                 first = places.setdefault(change.spec.name, place)
                 if first != place:
                     raise InvalidSchedule(f"entry {first} has the same name.")
@@ -175,7 +176,7 @@ def _name(entry: object) -> object:
     return entry.get("name") if isinstance(entry, Mapping) else getattr(entry, "name", entry)
 
 
-def _new(entry: object) -> NewSchedule:
+def new_schedule(entry: object) -> NewSchedule:
     if isinstance(entry, NewSchedule):
         return entry
     if not isinstance(entry, Mapping):
@@ -183,4 +184,7 @@ def _new(entry: object) -> NewSchedule:
     missing = [name for name in ("name", "trigger", "task") if name not in entry]
     if missing:
         raise InvalidSchedule(f"it has no {missing[0]!r}.")
-    return NewSchedule(**entry)
+    try:
+        return NewSchedule(**entry)
+    except TypeError as error:  # a key that can be no argument, such as a number
+        raise InvalidSchedule(f"it cannot be read: {error}.") from error

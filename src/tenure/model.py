@@ -346,6 +346,8 @@ class RunRecord:
     claimed_at: datetime | None
     finished_at: datetime | None
     error: str | None
+    unreadable: str | None = None
+    """Which of its columns have what cannot be there: somebody edited them. It cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)

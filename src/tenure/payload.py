@@ -45,7 +45,7 @@ def _check(value: object, path: str, what: str) -> None:
         case None | bool() | int():
             return
         case str():
-            if _is_unicode(value):
+            if is_unicode(value):
                 return
             problem = "has a lone surrogate, which is not Unicode; decode it properly"
         case float():
@@ -74,7 +74,7 @@ def _check(value: object, path: str, what: str) -> None:
     raise InvalidSchedule(f"{what}: {path} {problem}.")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, get_type_hints, overload
 
+from tenure.arguments import NUMBER_MOST, keywords, lock_key, seconds, whole
 from tenure.errors import InvalidSchedule, UnknownTask
 from tenure.model import CatchUp, OnCrash, Overlap
 from tenure.triggers import Trigger, zones
@@ -17,6 +18,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CATCH_UP_MOST = 1_000
+_BEYOND = "; for longer stretches of the past there is backfill()"
+_NO_TIMEOUT = "; without one a run may take as long as it likes"
 
 
 @dataclass(slots=True)
@@ -67,35 +70,24 @@ class Policy:
         cls,
         *,
         catch_up: str = "latest",
-        catch_up_limit: int = 100,
-        catch_up_grace: float = 60.0,
+        catch_up_limit: object = 100,
+        catch_up_grace: object = 60.0,
         overlap: str = "skip",
-        lock: str | None = None,
-        priority: int = 0,
-        timeout: float | None = None,
-        retries: int = 0,
+        lock: object = None,
+        priority: object = 0,
+        timeout: object = None,
+        retries: object = 0,
         on_crash: str = "rerun",
     ) -> Policy:
-        if retries < 0:
-            raise InvalidSchedule(f"retries={retries!r} must not be negative.")
-        if timeout is not None and timeout <= 0:
-            raise InvalidSchedule(f"timeout={timeout!r} must be greater than 0 seconds.")
-        if not 1 <= catch_up_limit <= CATCH_UP_MOST:
-            raise InvalidSchedule(
-                f"catch_up_limit={catch_up_limit!r} must be between 1 and {CATCH_UP_MOST:,}; for"
-                " longer stretches of the past there is backfill()."
-            )
-        if catch_up_grace < 0:
-            raise InvalidSchedule(f"catch_up_grace={catch_up_grace!r} must not be negative.")
         return cls(
             _choice(CatchUp, "catch_up", catch_up),
-            catch_up_limit,
-            float(catch_up_grace),
+            whole("catch_up_limit", catch_up_limit, 1, CATCH_UP_MOST, _BEYOND),
+            float(seconds("catch_up_grace", catch_up_grace, zero=True)),
             _choice(Overlap, "overlap", overlap),
-            lock,
-            priority,
-            timeout,
-            retries,
+            None if lock is None else lock_key("lock", lock),
+            whole("priority", priority, -NUMBER_MOST, NUMBER_MOST),
+            None if timeout is None else seconds("timeout", timeout, otherwise=_NO_TIMEOUT),
+            whole("retries", retries, 0, NUMBER_MOST),
             _choice(OnCrash, "on_crash", on_crash),
         )
 
@@ -202,6 +194,7 @@ class Tasks:
             name = getattr(function, "__name__", None) or type(function).__name__
         if name == "<lambda>":
             raise InvalidSchedule("a lambda has no name of its own: give it one with name=….")
+        kwargs = keywords(kwargs)
         if trigger is None and kwargs:
             raise InvalidSchedule(
                 f"task {name!r} has kwargs but no trigger: keyword arguments belong to a"
@@ -212,7 +205,7 @@ class Tasks:
             name=check_name(name, "task"),
             function=function,
             trigger=trigger,
-            kwargs=dict(kwargs or {}),
+            kwargs=dict(kwargs),
             policy=parsed,
             tenant=tenant,
             run_parameter=_run_parameter(function),

@@ -19,9 +19,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tenure.arguments import seconds
 from tenure.backends.base import RunStore
 from tenure.clock import Clock
-from tenure.errors import Retry
+from tenure.errors import InvalidSchedule, Retry
 from tenure.facts import (
     Facts,
     RunFact,
@@ -239,8 +240,11 @@ class Worker(Service):
     def _start(self, record: RunRecord) -> None:
         kwargs = decode(record.kwargs)
         run = _run(record, kwargs)
-        if kwargs is None:
+        error = record.unreadable
+        if error is None and kwargs is None:
             error = f"its keyword arguments are not a JSON object: {record.kwargs[:200]!r}"
+        if error is not None:
+            error = _storable(error)
             result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
             self._results.append((result, RunFailed(*_about(run), error=error)))
             self.wake()
@@ -288,12 +292,23 @@ class Worker(Service):
             case asyncio.CancelledError():
                 return self._cut_off(run, record)
             case Retry():
-                return self._failed(run, record, str(error), error.delay, always=True)
+                return self._again(run, record, error)
             case TimeoutError():
                 said = str(error) or f"ran into its timeout of {record.timeout:g} s"
                 return self._failed(run, record, said)
             case _:
                 return self._failed(run, record, _shown(error))
+
+    def _again(self, run: Run, record: RunRecord, asked: Retry) -> Outcome:
+        delay = asked.delay
+        if isinstance(delay, int | float) and delay < 0:
+            delay = 0.0  # until a moment that has passed
+        try:
+            # What no store can reckon with would keep this node's other results back, too.
+            delay = None if delay is None else seconds("delay", delay, zero=True)
+        except InvalidSchedule as wrong:
+            return self._failed(run, record, f"it raised Retry({str(asked)!r}), but {wrong}")
+        return self._failed(run, record, str(asked), delay, always=True)
 
     def _cut_off(self, run: Run, record: RunRecord) -> Outcome:
         if record.on_crash is OnCrash.RERUN:

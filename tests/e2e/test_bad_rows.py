@@ -26,6 +26,7 @@ BAD = {
     "broken-kwargs": "kwargs = '{'",
     "listed-kwargs": "kwargs = '[1]'",
     "no-retries": "retries = -5",
+    "low": "priority = -2147483648",
 }
 ONLY_SQLITE = {  # which takes anything in any column
     "due-in-words": "next_due = 'tomorrow'",
@@ -33,6 +34,35 @@ ONLY_SQLITE = {  # which takes anything in any column
     "limit-in-words": "catch_up = 'all', catch_up_limit = 'many'",
     "timeout-in-words": "timeout = 'soon'",
     "created-in-words": "created_at = 'once'",
+    "no-end": "timeout = 9e999",
+    "priority-in-words": "priority = 'high'",
+    "retries-in-words": "retries = 'often'",
+    "lock-in-bytes": "lock = x'ff00'",
+    "kwargs-in-bytes": "kwargs = x'ff00'",
+    "kwargs-in-latin-1": """kwargs = CAST(x'7b2261223a2022e4227d' AS TEXT)""",
+}
+ONLY_POSTGRES = {
+    "no-end": "timeout = 'infinity'",
+    "timeout-not-a-number": "timeout = 'nan'",
+}
+CANNOT_RUN = {  # what is fired, and recorded as failed with the reason
+    "priority-in-words": "its row cannot be read: priority='high'",
+    "retries-in-words": "its row cannot be read: retries='often'",
+    "lock-in-bytes": "its row cannot be read: lock=b'\\xff\\x00'",
+    "kwargs-in-bytes": "its row cannot be read: kwargs=b'\\xff\\x00'",
+    "kwargs-in-latin-1": "its keyword arguments are not a JSON object",
+}
+RUNS = {  # of runs that wait
+    "priority": "priority = 'abc'",
+    "lock": "lock = x'ff00'",
+    "kwargs": "kwargs = x'ff00'",
+    "timeout": "timeout = 'soon'",
+    "retries": "retries = x'00'",
+    "failures": "failures = 'few'",
+    "nominal": "nominal = 'then'",
+    "due": "due = 'tomorrow'",
+    "early": "due = -1000000000000000000",
+    "created": "created_at = 9e999",
 }
 
 
@@ -43,7 +73,7 @@ class Store:
         self.execute = execute
         self.table = table
         self.folder = folder
-        self.bad = BAD | (ONLY_SQLITE if url.startswith("sqlite") else {})
+        self.bad = BAD | (ONLY_SQLITE if url.startswith("sqlite") else ONLY_POSTGRES)
         self.done: list[str] = []
         self.scheduler = Scheduler(url, namespace=self.namespace, ttl=3)
 
@@ -102,6 +132,39 @@ def test_bad_rows_do_not_stop_the_others(store: Store) -> None:
         assert "its row cannot be read" in (found["due-in-words"].reason or "")
         assert (found["nominal-in-words"].reason or "").startswith("its row cannot be read")
         assert store.scheduler.runs("timeout-in-words", "failed")
+        for name, error in CANNOT_RUN.items():
+            [run, *_] = store.scheduler.runs(name, "failed")
+            assert (run.error or "").startswith(error)
+            assert store.cli("runs", "show", run.id, "--json").json["error"] == run.error
+    else:
+        [run, *_] = store.scheduler.runs("timeout-not-a-number", "failed")
+        assert run.error == "its row cannot be read: timeout=nan"
+    assert {"no-end", "low"} <= set(store.done)
+
+
+def test_bad_runs_do_not_stop_the_others(tmp_path: Path) -> None:
+    """On SQLite: the columns of the others take what they are for only."""
+    path = tmp_path / "shop.db"
+    connection = sqlite3.connect(path, isolation_level=None, timeout=20)
+    store = Store(f"sqlite:///{path}", connection.execute, "tenure_schedule", tmp_path)
+    scheduler = store.scheduler
+    others = {"never": "due = 1000000000000000000", "counted": "attempt = 9e999"}
+    for name in (*RUNS, *others, "good"):
+        scheduler.add(name, every(hours=1), task="note", kwargs={"name": name})
+        scheduler.run_now(name)
+    for name, assignment in (RUNS | others).items():
+        connection.execute(f"UPDATE tenure_run SET {assignment} WHERE schedule = '{name}'")
+    assert len(store.cli("runs", "list", "--json").json) == len(RUNS) + 3
+    with scheduler:
+        until(lambda: sorted(store.done) == ["counted", "good"], "the good ones")
+        until(lambda: len(scheduler.runs(state="failed")) == len(RUNS), "the others, failed")
+        assert scheduler.runs("never", "waiting")
+    for run in scheduler.runs(state="failed"):
+        assert (run.error or "").startswith("its row cannot be read: "), run
+        assert run.attempt == 1
+    assert "its row cannot be read: priority='abc'" in store.cli("runs", "list").out
+    scheduler.stop()
+    connection.close()
 
 
 def test_bad_rows_are_shown(store: Store) -> None:

@@ -122,7 +122,9 @@ def test_expected_version_that_is_not_there_any_more(shell: Shell) -> None:
         (("a", "--every", "5x", "--task", "pack"), "not an interval"),
         (("a", "--every", "5m", "--task", "pack", "--kwargs", "{"), "is not JSON"),
         (("a", "--every", "5m", "--task", "pack", "--kwargs", "[]"), "is not a JSON object"),
-        (("a", "--every", "5m", "--task", "pack", "--retries", "-1"), "must not be negative"),
+        (("a", "--every", "5m", "--task", "pack", "--retries", "-1"), "must be between 0 and"),
+        (("a", "--every", "5m", "--task", "pack", "--timeout", "inf"), "timeout=inf must be"),
+        (("a", "--every", "5m", "--task", "pack", "--priority", "9" * 23), "must be between"),
         (("a", "--every", "5m", "--task", "pack", "--lock", "{x}"), "cannot be filled in"),
         (("a", "--every", "5m", "--task", "pack", "--skip-existing"), "belongs to --file"),
         (("a" * 201, "--every", "5m", "--task", "pack"), "1 to 200 printable characters"),
@@ -139,6 +141,15 @@ def test_update_of_nothing_or_nobody(shell: Shell) -> None:
     assert shell("schedules", "update", "a", "--retries", 1).code == 1
     both = shell("schedules", "update", "a", "--lock", "x", "--no-lock")
     assert (both.code, "--lock and --no-lock: give one" in both.err) == (2, True)
+
+
+def test_run_now_says_that_an_earlier_run_waits(shell: Shell) -> None:
+    shell.add("a", "--every", "5m", "--task", "pack")
+    assert shell("schedules", "run-now", "a").code == 0
+    skipped = shell("schedules", "run-now", "a")
+    assert skipped.code == 1
+    assert "run 1 of 'a' has the same lock and waits to be executed" in skipped.err
+    assert "leases list" not in skipped.err
 
 
 # -- many from a file -----------------------------------------------------------------------------
@@ -180,6 +191,14 @@ def test_wrong_line_leaves_nothing_stored(tmp_path: Path) -> None:
         (json.dumps(entry("g", catch_up="some")), "line 10: catch_up='some' is not known"),
         (json.dumps(entry("h", trigger={"type": "every", "v": 1})), "line 11: the stored trigger"),
         (json.dumps(entry(7)), "line 12: its 'name' is 7, which is not a text"),  # type: ignore[arg-type]
+        (json.dumps(entry("i", retries="3")), "line 13: retries='3' is not a whole number"),
+        (json.dumps(entry("j", timeout="5")), "line 14: timeout='5' is not a number of seconds"),
+        (json.dumps(entry("k", lock=5)), "line 15: lock=5 is not a lock key"),
+        (json.dumps(entry("l", priority=10**23)), "line 16: priority=1000000000000000000"),
+        (json.dumps(entry("m", priority="high")), "line 17: priority='high' is not a whole"),
+        (json.dumps(entry("n", timeout=float("inf"))), "line 18: timeout=inf must be greater"),
+        (json.dumps(entry("o", self=1)), "line 19: it cannot be read"),
+        ("[" * 100_000, "line 20: it is not JSON"),
     ]
     (tmp_path / "f").write_text("\n".join(line for line, _ in wrong))
     refused = shell.add("--file", "f")
@@ -187,7 +206,7 @@ def test_wrong_line_leaves_nothing_stored(tmp_path: Path) -> None:
     for _, why in wrong[1:]:
         assert why is not None
         assert why in refused.err
-    assert "11 lines of f cannot be added. Nothing was stored." in refused.err
+    assert "19 lines of f cannot be added. Nothing was stored." in refused.err
     assert shell.names == []
     (tmp_path / "g").write_bytes(b'{"name": "\xff"}\n')
     assert "not UTF-8" in shell.add("--file", "g").err

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure import InvalidSchedule, Scheduler, Settings, at, every
+from tenure import Conflict, InvalidSchedule, Scheduler, Settings, at, every
 from tenure.backends.memory import MemoryBackend
 from tenure.catalog import Catalog
 from tenure.declarations import collect
@@ -63,6 +63,15 @@ async def test_update_leaves_what_is_not_given(catalog: Catalog, tasks: Tasks) -
     assert after.spec.timeout == 5
     assert (after.spec.retries, after.spec.lock) == (3, "digest:1")
     assert (after.next_due, after.uid) == (before.next_due, before.uid)
+
+
+async def test_update_of_nothing_changes_nothing(catalog: Catalog, tasks: Tasks) -> None:
+    await add(catalog, tasks)
+    assert await catalog.update("mine") == await catalog.get("mine")
+    assert (await catalog.get("mine")).version == 1
+    with pytest.raises(Conflict, match="'mine' has version 1 now, not 7"):
+        await catalog.update("mine", expected_version=7)
+    assert (await catalog.update("mine", tenant=None)).version == 2
 
 
 def test_wrong_declaration_is_refused_before_a_store_is_opened() -> None:

@@ -67,7 +67,8 @@ def test_entries_are_new_schedules_or_dicts(drafts: Drafts) -> None:
     [
         (new("x", kwargs={"usr": 1}), InvalidSchedule, r"entry 2 \('x'\): task 'digest' cannot be"),
         (new("x", task="nobody"), UnknownTask, r"entry 2 \('x'\): unknown task 'nobody'"),
-        (new("x", retries=-1), InvalidSchedule, r"entry 2 \('x'\): retries=-1 must not be"),
+        (new("x", retries=-1), InvalidSchedule, r"entry 2 \('x'\): retries=-1 must be"),
+        (new("x", timeout="5"), InvalidSchedule, r"entry 2 \('x'\): timeout='5' is not a number"),
         (new("x", colour="red"), InvalidSchedule, "unknown option 'colour'"),
         (new("x", tenant="\n"), InvalidSchedule, "a tenant's name is 1 to 200 printable"),
         (new("a"), InvalidSchedule, r"entry 2 \('a'\): entry 0 has the same name"),
@@ -77,6 +78,16 @@ def test_entries_are_new_schedules_or_dicts(drafts: Drafts) -> None:
             {"name": "x", "trigger": "5m", "task": digest, "kwargs": {"user": 1}},
             InvalidSchedule,
             "'5m' is not a trigger",
+        ),
+        (
+            {"name": "x", "trigger": every(hours=1), "task": digest, "kwargs": 5},
+            InvalidSchedule,
+            r"entry 2 \('x'\): kwargs=5 is not a dict of keyword arguments",
+        ),
+        (
+            {"name": "x", "trigger": every(hours=1), "task": digest, 7: "seven"},
+            InvalidSchedule,
+            r"entry 2 \('x'\): it cannot be read: .*keywords must be strings",
         ),
         ("x", InvalidSchedule, r"entry 2 \('x'\): 'x' is neither a NewSchedule nor a dict"),
     ],
@@ -131,6 +142,26 @@ def test_version_that_was_read_must_still_be_there(scheduler: Scheduler) -> None
     scheduler.remove("a", expected_version=4)
     with pytest.raises(NotFound):
         scheduler.remove("a", expected_version=4)
+
+
+@pytest.mark.parametrize("kwargs", [5, [1], "user", {1: 2}, 0])
+def test_arguments_are_a_dict(scheduler: Scheduler, kwargs: Any) -> None:
+    with pytest.raises(InvalidSchedule, match="is not a dict of keyword arguments"):
+        scheduler.add("a", every(hours=1), task=digest, kwargs=kwargs)
+    scheduler.add_many([new("a")])
+    with pytest.raises(InvalidSchedule, match="is not a dict of keyword arguments"):
+        scheduler.update("a", kwargs=kwargs)
+    with pytest.raises(InvalidSchedule, match="is not a dict of keyword arguments"):
+        scheduler.task(every(hours=1), name="b", kwargs=kwargs)(lambda: None)
+
+
+def test_lock_that_is_filled_in_must_be_one(scheduler: Scheduler) -> None:
+    for rule, user in [("{user}", ""), ("{user}", "x" * 501), ("{user}", "\0")]:
+        with pytest.raises(InvalidSchedule, match=r"'a': filled in, lock=.* is not a lock key"):
+            scheduler.add_many([new("a", lock=rule, kwargs={"user": user})])
+    for rule in ("{user.name}", "{user[0]}", "{user:d", "{}", "{nobody}", "{user:>{nobody}}"):
+        with pytest.raises(InvalidSchedule, match="cannot be filled in from the keyword arg"):
+            scheduler.add_many([new("a", lock=rule)])
 
 
 def test_tenant_can_be_changed_and_taken_away(scheduler: Scheduler) -> None:

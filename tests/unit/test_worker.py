@@ -143,6 +143,34 @@ async def test_task_may_ask_to_be_run_again(world: World) -> None:
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 3)
 
 
+@pytest.mark.parametrize("delay", [float("inf"), float("nan"), 1e300, "5", b"5"])
+async def test_retry_after_no_time_at_all_is_a_failure(world: World, delay: Any) -> None:
+    run_id = await world.add()
+
+    async def wrong(run: Run) -> None:
+        raise Retry("not yet", delay=delay)
+
+    world.behave = wrong
+    await world.step()
+    await world.step()
+    run = await world.run(run_id)
+    assert run.state is RunState.FAILED
+    assert (run.error or "").startswith("it raised Retry('not yet'), but delay=")
+
+
+async def test_retry_of_a_moment_that_has_passed_is_at_once(world: World) -> None:
+    run_id = await world.add()
+
+    async def not_yet(run: Run) -> None:
+        if run.attempt < 2:
+            raise Retry("not yet", delay=-4.0)
+
+    world.behave = not_yet
+    for _ in range(3):
+        await world.step()
+    assert (await world.run(run_id)).state is RunState.SUCCEEDED
+
+
 async def test_no_more_than_the_concurrency_is_claimed(world: World) -> None:
     for _ in range(5):
         await world.add()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
+from types import NoneType
 from typing import Any, Protocol, TypeVar, cast
 
 from tenure.clock import EPOCH
@@ -152,7 +154,69 @@ def release(row: Row, when: When) -> Release:
     )
 
 
+_NUMBER = (int, float)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "schedule": (str,),
+    "task": (str,),
+    "kwargs": (str,),
+    "attempt": _NUMBER,
+    "crashes": _NUMBER,
+    "failures": _NUMBER,
+    "lock": (str, NoneType),
+    "priority": _NUMBER,
+    "timeout": (*_NUMBER, NoneType),
+    "retries": _NUMBER,
+    "term": _NUMBER,
+    "node": (str, NoneType),
+    "error": (str, NoneType),
+}
+"""What may be in the columns of a run: SQLite takes anything."""
+_typed = attrgetter(*_TYPES)
+_MOMENTS = ("nominal", "due", "created_at", "claimed_at", "finished_at")
+
+
 def run(row: Row, when: When) -> RunRecord:
+    """A row that cannot be read says so, and is no reason for not seeing the others."""
+    try:
+        found = _run(row, when)
+    except (TypeError, ValueError, OverflowError):
+        return _unreadable(row, when)
+    typed = all(map(isinstance, _typed(found), _TYPES.values()))
+    return found if typed and not _is_nan(found.timeout) else _unreadable(row, when)
+
+
+def _unreadable(row: Row, when: When) -> RunRecord:
+    instead = {
+        name: _blank(row[name], types)
+        for name, types in _TYPES.items()
+        if not isinstance(row[name], types) or _is_nan(row[name])
+    }
+    instead |= {name: 0 for name in _MOMENTS if not _is_moment(row[name], when)}
+    wrong = ", ".join(f"{name}={repr(row[name])[:100]}" for name in instead)
+    reason = f"its row cannot be read: {wrong}"
+    found = _run(_Instead(row, instead), lambda value: when(value) if value else EPOCH)
+    return replace(found, unreadable=reason, error=found.error or reason)
+
+
+def _blank(value: object, types: tuple[type, ...]) -> Any:
+    if NoneType in types:
+        return None
+    return str(value) if str in types else 0
+
+
+def _is_moment(value: Any, when: When) -> bool:
+    try:
+        _maybe(value, when)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _is_nan(value: Any) -> bool:
+    return bool(value != value)
+
+
+def _run(row: Row, when: When) -> RunRecord:
     return RunRecord(
         id=row["id"],
         schedule=row["schedule"],

@@ -24,7 +24,7 @@ from tenure.cli.output import count, print_json
 from tenure.cli.progress import Progress
 from tenure.cli.store import Opened, Store
 from tenure.clock import SystemClock
-from tenure.edits import NewSchedule
+from tenure.edits import NewSchedule, new_schedule
 from tenure.errors import ConfigError, Conflict
 from tenure.triggers import Trigger, parse
 
@@ -165,7 +165,7 @@ def _parsed(line: str) -> NewSchedule:
     """The schedule of a line; `ConfigError` says what is wrong with it."""
     try:
         given = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"it is not JSON: {error}") from error
     if not isinstance(given, dict):
         raise ConfigError(f"it is not a JSON object: {line.strip()[:80]}")
@@ -175,7 +175,7 @@ def _parsed(line: str) -> NewSchedule:
     for name, kind in (("name", str), ("task", str), ("kwargs", dict)):
         if name in given and not isinstance(given[name], kind):
             raise ConfigError(f"its {name!r} is {given[name]!r}, which is not {_KINDS[kind]}")
-    return NewSchedule(**given | {"trigger": _trigger(given["trigger"])})
+    return new_schedule(given | {"trigger": _trigger(given["trigger"])})
 
 
 _KINDS: dict[type, str] = {str: "a text", dict: "an object"}

@@ -47,7 +47,8 @@ def iso(moment: datetime | None) -> str | None:
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    # As text is what JSON does not have: bytes that somebody put into a row by hand.
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def in_seconds(value: object) -> str | None:

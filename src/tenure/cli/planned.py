@@ -58,10 +58,10 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         "state": state(schedule),
         "active": schedule.active,
         "reason": schedule.reason,
-        "trigger": _loaded(spec.trigger),
+        "trigger": loaded(spec.trigger),
         "rule": rule(schedule),
         "task": spec.task,
-        "kwargs": _loaded(spec.kwargs),
+        "kwargs": loaded(spec.kwargs),
         "tenant": spec.tenant,
         "app": spec.app,
         "next_nominal": iso(schedule.next_nominal),
@@ -95,8 +95,9 @@ def occurrence_json(occurrence: Occurrence, run: RunRecord | None) -> dict[str, 
     }
 
 
-def _loaded(text: str) -> Any:
+def loaded(text: str) -> Any:
+    """What a JSON text says; or the text, if it is none."""
     try:
         return json.loads(text)
-    except ValueError:  # of a schedule that was set aside for it
+    except ValueError:  # of a schedule that was set aside for it, or its run
         return text

@@ -32,7 +32,7 @@ class JSONObject(click.ParamType[Any]):
     def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, Any]:
         try:
             parsed = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self.fail(f"{value!r} is not JSON: {error}", param, ctx)
         if not isinstance(parsed, dict):
             self.fail(f'{value!r} is not a JSON object, such as {{"customer": 7}}', param, ctx)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 from tenure.backends.base import Backend
 from tenure.cli.errors import Failed
 from tenure.cli.output import Page, clean, exactly, in_seconds, iso, print_json, short, span, when
+from tenure.cli.planned import loaded
 from tenure.cli.store import Store, as_json, of_store
 from tenure.model import RunRecord, RunState
 
@@ -127,7 +127,7 @@ def run_json(run: RunRecord) -> dict[str, Any]:
         "priority": run.priority,
         "timeout": run.timeout,
         "on_crash": run.on_crash,
-        "kwargs": json.loads(run.kwargs),
+        "kwargs": loaded(run.kwargs),
         "error": run.error,
     }
 

@@ -179,8 +179,8 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
             raise
         if run_id is None:
             raise Failed(
-                f"{name!r} was not run: an earlier run of its lock is unfinished, and its policy is"
-                " overlap=skip. `tenure leases list` shows who holds the lock."
+                f"{name!r} was not run, since its policy is overlap=skip:"
+                f" {await _in_the_way(backend, name)}"
             )
         run = await backend.runs.get(run_id)
         if run is None:
@@ -203,6 +203,23 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
         raise Failed(f"run {run.id} is {run.state} after {wait:g} s; it goes on.")
     if run.state is not RunState.SUCCEEDED:
         raise Failed(f"run {run.id} {run.state}: {summary(run.error) or 'no error recorded'}")
+
+
+async def _in_the_way(backend: Backend, name: str) -> str:
+    """Which run it is, and what has to happen before it is out of the way."""
+    lock = (await catalog(backend).get(name)).spec.lock
+    claimed = await backend.runs.all(state=RunState.CLAIMED, limit=10_000)
+    waiting = await backend.runs.all(state=RunState.WAITING, limit=10_000)
+    run = next((run for run in (*claimed, *waiting) if run.lock == lock), None)
+    if run is None:
+        return "an earlier run of its lock was unfinished just now. Try again."
+    what = f"run {run.id} of {run.schedule!r} has the same lock and"
+    if run.state is RunState.CLAIMED:
+        return f"{what} is being executed. `tenure leases list` shows who holds the lock."
+    return (
+        f"{what} waits to be executed, so nobody holds it yet. `tenure runs show {run.id}` shows"
+        " it, `tenure doctor` whether there is a node to take it."
+    )
 
 
 def _tell_run(run: RunRecord, now: datetime, *, new: bool, waited: bool) -> None:

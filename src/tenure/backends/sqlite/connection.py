@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from operator import methodcaller
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
 
@@ -43,6 +44,10 @@ class Transactions(Protocol):
     async def read(self, work: Work[T]) -> T: ...
 
     async def write(self, work: Work[T], *, unless: Work[T | None] = ...) -> T: ...
+
+
+_escaped = methodcaller("decode", "utf-8", "backslashreplace")
+"""Reads every text, and takes twice as long."""
 
 
 class _Wait:
@@ -192,7 +197,12 @@ class Connection:
                 with self._in_call:
                     return attempt()
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                code = getattr(error, "sqlite_errorcode", None)
+                if code is None and self._sqlite.text_factory is str:
+                    # Python's error, not SQLite's: somebody stored text that is not UTF-8.
+                    self._sqlite.text_factory = _escaped
+                    continue
+                if code is None or code & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 if _real.monotonic() > until:
                     raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -65,8 +65,7 @@ class SQLiteRuns:
             kept = self._finish(c, results, to_micros(now))
             (ids,) = c.execute(_sql["waiting"], values | {"limit": limit}).fetchone()
             c.execute(_sql["claim"], values | {"ids": ids, "node": node})
-            ((found,),) = c.execute(_sql["by_ids"], {"ids": ids})
-            runs = [_run(dict(zip(_COLUMNS, row, strict=True))) for row in json.loads(found)]
+            runs = [_run(row) for row in _by_ids(c, ids)]
             runs.sort(key=lambda run: (-run.priority, run.due, run.id))
             later = self._next_waiting(c, values) if len(runs) < limit else None
             return ClaimBatch(now, runs, later, kept)
@@ -160,7 +159,19 @@ class SQLiteRuns:
 
     def _next_waiting(self, c: sqlite3.Connection, values: dict[str, object]) -> datetime | None:
         (due,) = c.execute(_sql["next_waiting"], values).fetchone()
-        return None if due is None else from_micros(due)
+        try:
+            return None if due is None else from_micros(due)
+        except OverflowError:  # somebody put it off for longer than there are dates
+            return None
 
     def _named(self, **values: object) -> dict[str, object]:
         return {"namespace": self._namespace, **values}
+
+
+def _by_ids(c: sqlite3.Connection, ids: str) -> Iterable[from_rows.Row]:
+    try:
+        ((found,),) = c.execute(_sql["by_ids"], {"ids": ids})
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in json.loads(found)]
+    except (sqlite3.OperationalError, ValueError):
+        # JSON has neither bytes nor infinity, and somebody put such into a row.
+        return c.execute(_sql["each_by_ids"], {"ids": ids}).fetchall()

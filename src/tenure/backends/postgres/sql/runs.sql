@@ -9,7 +9,8 @@ WITH picked AS (
           WHERE o.namespace = r.namespace AND o.lock = r.lock AND o.lock IS NOT NULL
             AND o.state IN ('waiting', 'claimed')
             AND (o.state = 'claimed' OR (
-                o.due <= now() AND (-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)))))
+                o.due <= now()
+                AND (-o.priority::bigint, o.due, o.id) < (-r.priority::bigint, r.due, r.id)))))
     ORDER BY r.priority DESC, r.due, r.id LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )
@@ -19,7 +20,7 @@ FROM picked WHERE r.id = picked.id
 RETURNING r.*;
 
 -- name: next_waiting
-SELECT now() AS now, min(due) FILTER (WHERE due > now()) AS later
+SELECT now() AS now, min(due) FILTER (WHERE due > now() AND isfinite(due)) AS later
 FROM {schema}.run
 WHERE namespace = %(namespace)s AND state = 'waiting' AND task = ANY(%(tasks)s);
 

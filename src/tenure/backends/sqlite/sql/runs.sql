@@ -1,25 +1,28 @@
 -- name: any_waiting
+-- What is due at no time at all, because somebody edited it, is claimed too: to be recorded as such.
 SELECT 1 FROM tenure_run
-WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
+WHERE namespace = :namespace AND state = 'waiting' AND (due <= :now OR typeof(due) <> 'integer')
   AND task IN (SELECT value FROM json_each(:tasks)) LIMIT 1;
 
 -- name: waiting
 -- Of each lock key only the first waiting run, and only if none is claimed.
 SELECT json_group_array(id) FROM (
     SELECT id FROM tenure_run AS r
-    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
+    WHERE namespace = :namespace AND state = 'waiting' AND (due <= :now OR typeof(due) <> 'integer')
       AND task IN (SELECT value FROM json_each(:tasks))
       AND (lock IS NULL OR NOT EXISTS (
           SELECT 1 FROM tenure_run AS o
           WHERE o.namespace = :namespace AND o.lock = r.lock AND o.lock IS NOT NULL
             AND o.state IN ('waiting', 'claimed')
             AND (o.state = 'claimed' OR (
-                o.due <= :now AND (-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)))))
+                (o.due <= :now OR typeof(o.due) <> 'integer')
+                AND (-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)))))
     ORDER BY priority DESC, due, id LIMIT :limit);
 
 -- name: claim
 UPDATE tenure_run
-SET state = 'claimed', node = :node, attempt = attempt + 1, claimed_at = :now
+SET state = 'claimed', node = :node, claimed_at = :now,
+    attempt = CASE typeof(attempt) WHEN 'integer' THEN attempt + 1 ELSE 1 END
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: by_ids
@@ -31,9 +34,12 @@ SELECT json_group_array(json_array(
     error))
 FROM tenure_run WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: each_by_ids
+SELECT * FROM tenure_run WHERE id IN (SELECT value FROM json_each(:ids));
+
 -- name: next_waiting
 SELECT min(due) FROM tenure_run
-WHERE namespace = :namespace AND state = 'waiting' AND due > :now
+WHERE namespace = :namespace AND state = 'waiting' AND due > :now AND typeof(due) = 'integer'
   AND task IN (SELECT value FROM json_each(:tasks));
 
 -- name: kept
