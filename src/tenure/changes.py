@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from tenure import triggers
 from tenure.errors import InvalidTrigger
 from tenure.model import Change, Schedule, ScheduleSpec
-from tenure.planning import SET_ASIDE, missed
+from tenure.planning import SET_ASIDE, due_at, missed
 from tenure.triggers.every import Every
 
 PAUSED = "paused"
@@ -68,16 +68,31 @@ def resumed(old: Schedule, spec: ScheduleSpec, now: datetime, *, catch_up: bool 
     if planned is None:  # it has ended; or SQL stored it, and nobody has planned it yet
         trigger = trigger.anchored(now)
         spec = replace(spec, trigger=triggers.dump(trigger))
-    # If the store's clock was set back, what lies between is accounted for already.
-    following = planned if planned is not None and planned > now else trigger.next(now)
+        following = trigger.next(now)
+    else:
+        following = _to_come(trigger, old.uid, planned, now)
+    until = now if following is None else following - _INSTANT
     return replace(
         edited(old, spec),
         active=True,
         reason=None,
         next_nominal=following,
-        next_due=following,
-        missed=missed(trigger, old.next_nominal, now, old.reason or PAUSED),
+        next_due=None if following is None else due_at(trigger, old.uid, following),
+        missed=missed(trigger, planned, until, old.reason or PAUSED),
     )
+
+
+def _to_come(
+    trigger: triggers.Trigger, uid: int, planned: datetime, now: datetime
+) -> datetime | None:
+    """The first of a plan's nominal times that is not due yet. It may lie in the past, waiting for
+    its jitter; or well ahead, if the store's clock was set back: what lies between is accounted
+    for already."""
+    nominal: datetime | None = planned
+    while nominal is not None and due_at(trigger, uid, nominal) <= now:
+        # Whatever lies further back than the jitter is due: a long pause is not walked through.
+        nominal = trigger.next(max(nominal, now - timedelta(seconds=trigger.jitter) - _INSTANT))
+    return nominal
 
 
 def replanned(
@@ -88,6 +103,8 @@ def replanned(
     why: str = REPLANNED,
 ) -> Change:
     """Another trigger: close the old plan, and begin a new one."""
+    if _goes_on(old, trigger, now):
+        return edited(old, spec)
     set_aside = (old.reason or "").startswith(SET_ASIDE)
     begin, closed = now, None
     with suppress(InvalidTrigger):  # it was set aside for that
@@ -100,12 +117,21 @@ def replanned(
     return Change(
         spec=replace(spec, trigger=triggers.dump(anchored)),
         next_nominal=following,
-        next_due=following,
+        next_due=None if following is None else due_at(anchored, old.uid, following),
         active=old.active or set_aside,
         reason=None if set_aside else old.reason,
         replaces=old,
         missed=closed,
     )
+
+
+def _goes_on(old: Schedule, trigger: triggers.Trigger, now: datetime) -> bool:
+    """Is this the trigger that it has? Then its plan may stay, unless it stands still for a reason
+    that ends with this change. What counts from now is another one."""
+    stuck = is_orphaned(old) or (old.reason or "").startswith(SET_ASIDE)
+    if stuck or old.next_nominal is None:
+        return False
+    return triggers.dump(trigger.anchored(now)) == old.spec.trigger
 
 
 def _accounted(trigger: triggers.Trigger, old: Schedule) -> datetime:
