@@ -6,19 +6,21 @@ is read and thought through again.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tenure import triggers
 from tenure.errors import InvalidTrigger
-from tenure.model import Change, Schedule, ScheduleSpec
+from tenure.model import Change, Missed, Schedule, ScheduleSpec
 from tenure.planning import SET_ASIDE, due_at, missed
 from tenure.triggers.every import Every
 
 PAUSED = "paused"
 ORPHANED = "orphaned"
 REPLANNED = "its trigger was changed"
+UNREADABLE = (
+    " (its old trigger cannot be read: the first time is known, the others up to now are not)"
+)
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -106,9 +108,14 @@ def replanned(
     if _goes_on(old, trigger, now):
         return edited(old, spec)
     set_aside = (old.reason or "").startswith(SET_ASIDE)
-    begin, closed = now, None
-    with suppress(InvalidTrigger):  # it was set aside for that
+    if set_aside:
+        why = old.reason or SET_ASIDE
+    begin = now
+    try:
         former = triggers.load(old.spec.trigger)
+    except InvalidTrigger:  # mostly it was set aside for that
+        closed = _unknown(old.next_nominal, now, why)
+    else:
         closed = missed(former, old.next_nominal, now, why)
         # If the store's clock was set back, the new plan begins after what is accounted for.
         begin = max(now, _accounted(former, old))
@@ -123,6 +130,12 @@ def replanned(
         replaces=old,
         missed=closed,
     )
+
+
+def _unknown(first: datetime | None, now: datetime, why: str) -> Missed | None:
+    """The stretch of a plan whose trigger cannot be read: it began with `first`, and went on to
+    some time before now."""
+    return None if first is None or first > now else Missed(first, now, why + UNREADABLE)
 
 
 def _goes_on(old: Schedule, trigger: triggers.Trigger, now: datetime) -> bool:

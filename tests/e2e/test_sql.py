@@ -302,6 +302,20 @@ def test_views_of_a_cluster_at_work(database: Database) -> None:
         assert status["last_state"] in ("fired", "skipped")
 
 
+def test_what_came_due_while_a_schedule_was_set_aside_is_told(database: Database) -> None:
+    database.scheduler.add("bad", every(seconds=1), task="pack")
+    database.connection.execute(f"UPDATE {database.prefix}schedule SET trigger = 'broken'")
+    database.connection.commit()
+    with database.scheduler:
+        until(lambda: not database.scheduler.get("bad").active, "it is set aside")
+    aside = database.scheduler.get("bad")
+    database.scheduler.update("bad", trigger=every(hours=1))
+    [why] = database.view("why_not", "schedule = 'bad'")
+    assert (why["what"], moment(why["since"])) == ("missed", aside.next_nominal)
+    assert moment(why["until"]) == database.scheduler.occurrences("bad")[0].last
+    assert why["reason"].startswith(aside.reason)
+
+
 class Slow:
     """A task that ends when it is told to."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure import triggers
-from tenure.changes import REPLANNED, replanned, resumed, stopped
+from tenure.changes import REPLANNED, UNREADABLE, replanned, resumed, stopped
 from tenure.model import Change, Missed, Schedule, ScheduleSpec
 from tenure.planning import due_at
 from tenure.triggers import Trigger, cron, every
@@ -110,3 +110,41 @@ def test_another_trigger_closes_the_plan() -> None:
     following = HOUR + timedelta(minutes=10)
     missed = Missed(HOUR, HOUR, REPLANNED)
     assert plan_of(change) == (following, due_at(other, UID, following), missed)
+
+
+# -- mending --------------------------------------------------------------------------------------
+
+BROKEN = "set aside: the stored trigger 'cron' cannot be read: it is broken"
+
+
+def broken(**values: Any) -> Schedule:
+    old = stored(HOURLY, HOUR, **values)
+    return replace(old, spec=replace(old.spec, trigger="broken"))
+
+
+def test_what_came_due_while_it_was_set_aside_is_missed() -> None:
+    old = broken(active=False, reason=BROKEN)
+    now = HOUR + timedelta(hours=3)
+    change = replanned(old, old.spec, every(hours=1), now)
+    assert (change.active, change.reason) == (True, None)
+    assert change.missed == Missed(HOUR, now, BROKEN + UNREADABLE)
+
+
+def test_trigger_that_was_mended_before_anybody_saw_it() -> None:
+    now = HOUR + timedelta(hours=3)
+    change = replanned(broken(), broken().spec, every(hours=1), now)
+    assert change.missed == Missed(HOUR, now, REPLANNED + UNREADABLE)
+
+
+def test_what_was_mended_before_anything_came_due_missed_nothing() -> None:
+    old = broken(active=False, reason=BROKEN)
+    assert replanned(old, old.spec, every(hours=1), HOUR - SECOND).missed is None
+    never_planned = replace(old, next_nominal=None)
+    assert replanned(never_planned, old.spec, every(hours=1), HOUR).missed is None
+
+
+def test_stretch_of_one_that_was_set_aside_with_a_good_trigger_says_so() -> None:
+    why = "set aside: it cannot be planned: ValueError: no"
+    old = stored(HOURLY, HOUR, active=False, reason=why)
+    change = replanned(old, old.spec, HOURLY, HOUR + timedelta(hours=3))
+    assert change.missed == Missed(HOUR, HOUR + timedelta(hours=3), why)
