@@ -44,13 +44,14 @@ def added(spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Chang
 
 
 def edited(old: Schedule, spec: ScheduleSpec) -> Change:
-    """Another definition, the same plan."""
+    """Another definition, the same plan. If it was put off, this may be what it waited for: the
+    leader says so again if it is not."""
     return Change(
         spec=spec,
         next_nominal=old.next_nominal,
         next_due=old.next_due,
         active=old.active,
-        reason=old.reason,
+        reason=None if old.active else old.reason,
         replaces=old,
     )
 
@@ -121,12 +122,13 @@ def replanned(
         begin = max(now, _accounted(former, old))
     anchored = trigger.anchored(begin)
     following = anchored.next(begin)
+    active = old.active or set_aside
     return Change(
         spec=replace(spec, trigger=triggers.dump(anchored)),
         next_nominal=following,
         next_due=None if following is None else due_at(anchored, old.uid, following),
-        active=old.active or set_aside,
-        reason=None if set_aside else old.reason,
+        active=active,
+        reason=None if active else old.reason,
         replaces=old,
         missed=closed,
     )

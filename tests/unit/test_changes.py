@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure import triggers
-from tenure.changes import REPLANNED, UNREADABLE, replanned, resumed, stopped
+from tenure.changes import REPLANNED, UNREADABLE, edited, replanned, resumed, stopped
 from tenure.model import Change, Missed, Schedule, ScheduleSpec
 from tenure.planning import due_at
 from tenure.triggers import Trigger, cron, every
@@ -148,3 +148,10 @@ def test_stretch_of_one_that_was_set_aside_with_a_good_trigger_says_so() -> None
     old = stored(HOURLY, HOUR, active=False, reason=why)
     change = replanned(old, old.spec, HOURLY, HOUR + timedelta(hours=3))
     assert change.missed == Missed(HOUR, HOUR + timedelta(hours=3), why)
+
+
+def test_edit_of_one_that_is_put_off_forgets_why() -> None:
+    old = stored(HOURLY, HOUR, reason="put off: overlap=perhaps is not known")
+    assert edited(old, old.spec).reason is None
+    assert replanned(old, old.spec, every(hours=1), HOUR).reason is None
+    assert edited(paused(HOURLY, HOUR), old.spec).reason == "paused: brief"
