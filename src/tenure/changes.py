@@ -107,7 +107,7 @@ def replanned(
 ) -> Change:
     """Another trigger: close the old plan, and begin a new one."""
     if _goes_on(old, trigger, now):
-        return edited(old, spec)
+        return edited(old, replace(spec, trigger=old.spec.trigger))
     set_aside = (old.reason or "").startswith(SET_ASIDE)
     if set_aside:
         why = old.reason or SET_ASIDE

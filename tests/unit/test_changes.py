@@ -90,8 +90,10 @@ def test_same_trigger_again_leaves_the_plan_alone(pausing: bool) -> None:
     old = stored(HOURLY, HOUR)
     if pausing:
         old = replace(old, active=False, reason="paused")
-    change = replanned(old, replace(old.spec, retries=3), HOURLY, HOUR + 2 * SECOND)
+    declared = replace(old.spec, trigger="not anchored", retries=3)
+    change = replanned(old, declared, HOURLY, HOUR + 2 * SECOND)
     assert plan_of(change) == (HOUR, DUE, None)
+    assert change.spec.trigger == old.spec.trigger
     assert (change.active, change.reason) == (old.active, old.reason)
     assert change.spec.retries == 3
 
