@@ -131,7 +131,8 @@ class Catalog:
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, limit: int, dry_run: bool
     ) -> list[datetime]:
-        """Fire what was missed or skipped from `start` to `end`, both included."""
+        """Fire what was missed or skipped from `start` to `end`, both included: of the times that
+        the trigger names as it is now, those that were not fired."""
         old, now = await self.get(name), await self._store.now()
         trigger = triggers.load(old.spec.trigger)
         # What the plan has not come to yet is not the past's.

@@ -6,19 +6,21 @@ is read and thought through again.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tenure import triggers
 from tenure.errors import InvalidTrigger
-from tenure.model import Change, Schedule, ScheduleSpec
-from tenure.planning import SET_ASIDE, missed
+from tenure.model import Change, Missed, Schedule, ScheduleSpec
+from tenure.planning import SET_ASIDE, due_at, missed
 from tenure.triggers.every import Every
 
 PAUSED = "paused"
 ORPHANED = "orphaned"
 REPLANNED = "its trigger was changed"
+UNREADABLE = (
+    " (its old trigger cannot be read: the first time is known, the others up to now are not)"
+)
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -42,13 +44,14 @@ def added(spec: ScheduleSpec, trigger: triggers.Trigger, now: datetime) -> Chang
 
 
 def edited(old: Schedule, spec: ScheduleSpec) -> Change:
-    """Another definition, the same plan."""
+    """Another definition, the same plan. If it was put off, this may be what it waited for: the
+    leader says so again if it is not."""
     return Change(
         spec=spec,
         next_nominal=old.next_nominal,
         next_due=old.next_due,
         active=old.active,
-        reason=old.reason,
+        reason=None if old.active else old.reason,
         replaces=old,
     )
 
@@ -68,16 +71,31 @@ def resumed(old: Schedule, spec: ScheduleSpec, now: datetime, *, catch_up: bool 
     if planned is None:  # it has ended; or SQL stored it, and nobody has planned it yet
         trigger = trigger.anchored(now)
         spec = replace(spec, trigger=triggers.dump(trigger))
-    # If the store's clock was set back, what lies between is accounted for already.
-    following = planned if planned is not None and planned > now else trigger.next(now)
+        following = trigger.next(now)
+    else:
+        following = _to_come(trigger, old.uid, planned, now)
+    until = now if following is None else following - _INSTANT
     return replace(
         edited(old, spec),
         active=True,
         reason=None,
         next_nominal=following,
-        next_due=following,
-        missed=missed(trigger, old.next_nominal, now, old.reason or PAUSED),
+        next_due=None if following is None else due_at(trigger, old.uid, following),
+        missed=missed(trigger, planned, until, old.reason or PAUSED),
     )
+
+
+def _to_come(
+    trigger: triggers.Trigger, uid: int, planned: datetime, now: datetime
+) -> datetime | None:
+    """The first of a plan's nominal times that is not due yet. It may lie in the past, waiting for
+    its jitter; or well ahead, if the store's clock was set back: what lies between is accounted
+    for already."""
+    nominal: datetime | None = planned
+    while nominal is not None and due_at(trigger, uid, nominal) <= now:
+        # Whatever lies further back than the jitter is due: a long pause is not walked through.
+        nominal = trigger.next(max(nominal, now - timedelta(seconds=trigger.jitter) - _INSTANT))
+    return nominal
 
 
 def replanned(
@@ -88,24 +106,47 @@ def replanned(
     why: str = REPLANNED,
 ) -> Change:
     """Another trigger: close the old plan, and begin a new one."""
+    if _goes_on(old, trigger, now):
+        return edited(old, replace(spec, trigger=old.spec.trigger))
     set_aside = (old.reason or "").startswith(SET_ASIDE)
-    begin, closed = now, None
-    with suppress(InvalidTrigger):  # it was set aside for that
+    if set_aside:
+        why = old.reason or SET_ASIDE
+    begin = now
+    try:
         former = triggers.load(old.spec.trigger)
+    except InvalidTrigger:  # mostly it was set aside for that
+        closed = _unknown(old.next_nominal, now, why)
+    else:
         closed = missed(former, old.next_nominal, now, why)
         # If the store's clock was set back, the new plan begins after what is accounted for.
         begin = max(now, _accounted(former, old))
     anchored = trigger.anchored(begin)
     following = anchored.next(begin)
+    active = old.active or set_aside
     return Change(
         spec=replace(spec, trigger=triggers.dump(anchored)),
         next_nominal=following,
-        next_due=following,
-        active=old.active or set_aside,
-        reason=None if set_aside else old.reason,
+        next_due=None if following is None else due_at(anchored, old.uid, following),
+        active=active,
+        reason=None if active else old.reason,
         replaces=old,
         missed=closed,
     )
+
+
+def _unknown(first: datetime | None, now: datetime, why: str) -> Missed | None:
+    """The stretch of a plan whose trigger cannot be read: it began with `first`, and went on to
+    some time before now."""
+    return None if first is None or first > now else Missed(first, now, why + UNREADABLE)
+
+
+def _goes_on(old: Schedule, trigger: triggers.Trigger, now: datetime) -> bool:
+    """Is this the trigger that it has? Then its plan may stay, unless it stands still for a reason
+    that ends with this change. What counts from now is another one."""
+    stuck = is_orphaned(old) or (old.reason or "").startswith(SET_ASIDE)
+    if stuck or old.next_nominal is None:
+        return False
+    return triggers.dump(trigger.anchored(now)) == old.spec.trigger
 
 
 def _accounted(trigger: triggers.Trigger, old: Schedule) -> datetime:

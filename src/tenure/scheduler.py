@@ -161,7 +161,9 @@ class Scheduler(Declaring):
         connection: Any = None,
     ) -> list[datetime]:
         """Fire what was missed or skipped from `start` to `end`, both included: one run for each,
-        in their order. Returns their nominal times; with `dry_run` nothing is changed."""
+        in their order. They are those that the trigger names as it is now, up to now, also from
+        before the schedule existed. Returns their nominal times; with `dry_run` nothing is
+        changed."""
         start, end = stretch(start, end)
         return self._edit(
             connection, lambda edits: edits.backfill(name, start, end, limit, dry_run)

@@ -11,6 +11,7 @@ import pytest
 from tenure import InvalidSchedule, NotFound, Run, Scheduler, cron
 from tests.e2e.command import at_hand, tenure, until
 
+RULE = "cron 0 6 * * * (Europe/Berlin)"
 WEEK = ("--from", "2026-03-01", "--to", "2026-03-07")
 
 
@@ -34,7 +35,7 @@ def test_dry_run_says_what_would_be_run_and_changes_nothing(folder: Path) -> Non
     answer = tenure(folder, "schedules", "backfill", "report", *WEEK, "--dry-run")
     assert answer.code == 0, answer
     lines = answer.out.splitlines()
-    assert lines[0] == "7 occurrences of report would be run:"
+    assert lines[0] == f"7 occurrences of report would be run, times of {RULE}:"
     assert lines[1] == "  2026-03-01T05:00:00.000000Z"
     assert len(lines) == 8
     assert json.loads(at_hand(folder, "runs", "list", "--json").out) == []
@@ -44,7 +45,7 @@ def test_each_is_run_once_in_order_however_often_it_is_asked_for(folder: Path) -
     first = at_hand(folder, "schedules", "backfill", "report", *WEEK, "--json")
     assert len(json.loads(first.out)["nominal"]) == 7
     again = at_hand(folder, "schedules", "backfill", "report", *WEEK)
-    assert again.out == "Nothing to do: what occurred between these times was fired.\n"
+    assert again.out == f"Nothing to do: between these two, all times of {RULE} were fired.\n"
     _done.clear()
     scheduler = Scheduler(f"sqlite:///{folder}/tenure.db")
     scheduler.task(_report)
@@ -59,6 +60,19 @@ def test_stretch_that_is_too_long_is_refused_as_a_whole(folder: Path) -> None:
     assert answer.code == 1, answer
     assert "more than limit=6 occurrences" in answer.err
     assert json.loads(at_hand(folder, "runs", "list", "--json").out) == []
+
+
+def test_times_are_those_of_the_trigger_as_it_is_now(folder: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{folder}/tenure.db")
+    begin = datetime(2026, 3, 1, 5, tzinfo=UTC)
+    days = begin, begin + timedelta(days=1)  # long before the schedule existed
+    try:
+        assert scheduler.backfill("report", *days) == list(days)
+        scheduler.update("report", trigger=cron("30 6 * * *", tz="Europe/Berlin"))
+        assert scheduler.backfill("report", *days) == [begin + timedelta(minutes=30)]
+        assert scheduler.backfill("report", *days) == []
+    finally:
+        scheduler.stop()
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,22 @@ def test_resume_accounts_for_what_came_due_meanwhile(shop: Database) -> None:
     assert min(o.nominal for o in shop.scheduler.occurrences("b")) == begun[1]["next_nominal"]
 
 
+def test_resume_does_not_lose_what_waits_for_its_jitter(shop: Database) -> None:
+    shop.scheduler.add("a", every(weeks=1), task="pack")
+    shop.scheduler.pause("a", "brief")
+    shop.connection.execute(
+        "UPDATE tenure.schedule SET next_nominal = now() - interval '2 s',"
+        " next_due = now() + interval '2 min'"
+    )
+    shop.connection.commit()
+    waiting = shop.scheduler.get("a")
+    assert shop.call("resume_schedule('a')")
+    shop.connection.commit()
+    resumed = shop.scheduler.get("a")
+    assert (resumed.next_nominal, resumed.next_due) == (waiting.next_nominal, waiting.next_due)
+    assert shop.scheduler.occurrences("a") == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -300,6 +316,39 @@ def test_views_of_a_cluster_at_work(database: Database) -> None:
         [status] = database.view("schedule_status", "name = 'slow'")
         assert (status["state"], status["app"]) == ("active", "default")
         assert status["last_state"] in ("fired", "skipped")
+
+
+def test_why_what_is_due_was_not_fired(database: Database) -> None:
+    database.scheduler.add("a", every(seconds=1), task="pack", tenant="acme")
+    database.scheduler.add("later", every(weeks=1), task="pack")
+    planned = database.scheduler.get("a")
+    until(lambda: database.view("why_not"), "the second in which it is due")
+    [why] = database.view("why_not")
+    assert (why["schedule"], why["tenant"], why["what"]) == ("a", "acme", "due")
+    assert (moment(why["since"]), why["until"]) == (planned.next_nominal, None)
+    assert why["reason"] == "no live leader is known in this database"
+    database.connection.execute(f"UPDATE {database.prefix}schedule SET overlap = 'perhaps'")
+    database.connection.commit()
+    with database.scheduler:
+        [why] = until(lambda: database.view("why_not", "reason LIKE 'put off%'"), "it is put off")
+        assert (why["schedule"], why["what"]) == ("a", "due")
+        assert moment(why["since"]) == planned.next_nominal
+        database.scheduler.update("a", overlap="skip")
+        assert not database.view("why_not", "reason LIKE 'put off%'")
+
+
+def test_what_came_due_while_a_schedule_was_set_aside_is_told(database: Database) -> None:
+    database.scheduler.add("bad", every(seconds=1), task="pack")
+    database.connection.execute(f"UPDATE {database.prefix}schedule SET trigger = 'broken'")
+    database.connection.commit()
+    with database.scheduler:
+        until(lambda: not database.scheduler.get("bad").active, "it is set aside")
+    aside = database.scheduler.get("bad")
+    database.scheduler.update("bad", trigger=every(hours=1))
+    [why] = database.view("why_not", "schedule = 'bad'")
+    assert (why["what"], moment(why["since"])) == ("missed", aside.next_nominal)
+    assert moment(why["until"]) == database.scheduler.occurrences("bad")[0].last
+    assert why["reason"].startswith(aside.reason)
 
 
 class Slow:

@@ -49,6 +49,14 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
         {"build_backend": v.with_schedules(v.NoUniqueOccurrence), "weather": LATE},
         "one run",
     ),
+    "backfill does not look at what was fired": (
+        {"build_backend": v.with_schedules(v.BackfillsAgain)},
+        "one run",
+    ),
+    "removal leaves the schedule to the leader": (
+        {"build_backend": v.with_schedules(v.FiresTheRemoved)},
+        "removed",
+    ),
     "a fixed look-back window": ({"build_node": v.LooksBackThreeSeconds}, "accounted once"),
     "planning by the node's wall clock": ({"build_node": v.BelievesItsWallClock}, "early"),
     "recovery without burial": (

@@ -161,6 +161,26 @@ class NoUniqueOccurrence(MemorySchedules):
         return Fired(len(firings))
 
 
+class BackfillsAgain(MemorySchedules):
+    """Whether an occurrence was fired is not asked."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(tables)
+        tables.was_fired = lambda uid, nominal: False  # type: ignore[method-assign]
+
+
+class FiresTheRemoved(MemorySchedules):
+    """A removed schedule can be found no more, and is fired all the same."""
+
+    async def remove(self, name: str, version: int | None = None) -> bool:
+        schedule = self._tables.named(name)
+        removed = await super().remove(name, version)
+        if removed and schedule is not None:
+            spec = replace(schedule.spec, name=f"{name} (removed)")
+            self._tables.schedules[schedule.uid] = replace(schedule, spec=spec)
+        return removed
+
+
 class FinishesAnyAttempt(MemoryRuns):
     """A result counts whoever has the claim by now."""
 

@@ -37,8 +37,10 @@ def backfill(
 ) -> None:
     """Run what was missed or skipped between two times: one run for each, in their order.
 
-    What was fired then, or backfilled before, is left out, so that it can be repeated. A TIME
-    without an offset is local, in the zone of the schedule. A date means the whole day.
+    These are the times that the trigger, as it is now, names there, up to now, also from before
+    the schedule existed. What was fired then, or backfilled before, is left out, so that it can
+    be repeated. A TIME without an offset is local, in the zone of the schedule. A date means the
+    whole day.
 
     \b
     Examples:
@@ -46,7 +48,7 @@ def backfill(
       tenure schedules backfill report --from 2026-03-01T00:00Z --to 2026-03-01T12:00Z
     """
 
-    async def act(backend: Backend) -> list[datetime]:
+    async def act(backend: Backend) -> tuple[str, list[datetime]]:
         catalog = Catalog(backend.schedules, Tasks(), Settings())
         trigger = load((await catalog.get(name)).spec.trigger)
         try:
@@ -57,18 +59,20 @@ def backfill(
             stretch(first, last)
         except (InvalidTrigger, InvalidSchedule) as error:
             raise click.UsageError(str(error)) from error
-        return await catalog.backfill(name, first, last, limit=limit, dry_run=dry_run)
+        chosen = await catalog.backfill(name, first, last, limit=limit, dry_run=dry_run)
+        return str(trigger), chosen
 
-    chosen = store.ask(act)
+    rule, chosen = store.ask(act)
     if as_json:
         print_json({"schedule": name, "dry_run": dry_run, "nominal": [iso(n) for n in chosen]})
         return
     page = Page()
     if not chosen:
-        page.line("Nothing to do: what occurred between these times was fired.")
+        page.line(f"Nothing to do: between these two, all times of {rule} were fired.")
         return
     verb = "would be run" if dry_run else "will be run"
-    page.line(f"{len(chosen):,} occurrence{'s' if len(chosen) > 1 else ''} of {name} {verb}:")
+    many = f"{len(chosen):,} occurrence{'s' if len(chosen) > 1 else ''}"
+    page.line(f"{many} of {name} {verb}, times of {rule}:")
     for nominal in chosen[:SHOWN]:
         page.line(f"  {iso(nominal)}")
     if len(chosen) > SHOWN:

@@ -15,7 +15,9 @@ from tenure.model import RunRecord, RunState
 from tenure.testing.simulation.history import EPOCH, OCCURRENCE, RUN, STORE, Call, History
 from tenure.testing.simulation.loop import SimulationLoop
 
-_TABLE_OPS = frozenset({"fire", "change", "run_now", "remove", "claim", "finish", "recover"})
+_TABLE_OPS = frozenset(
+    {"fire", "change", "run_now", "backfill", "remove", "claim", "finish", "recover"}
+)
 _TRUST_OPS = frozenset({"acquire", "release", "take_office", "fire", "claim", "recover"})
 
 

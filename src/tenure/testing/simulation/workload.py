@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
-from tenure.catalog import Catalog
+from tenure.catalog import BACKFILL_LIMIT, Catalog
 from tenure.errors import Conflict, InvalidSchedule, NotFound, Retry, StoreError
 from tenure.settings import Settings
-from tenure.tasks import Run, Tasks
-from tenure.testing.simulation.history import FAULT, History
+from tenure.tasks import Policy, Run, Tasks
+from tenure.testing.simulation.history import EPOCH, FAULT, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.network import Link, Network
 from tenure.triggers import every
+
+EDITS = ("pause", "pause", "trigger", "policy", "run_now", "run_now", "add", "add", "backfill")
 
 Workload = Callable[[Random], Tasks | Sequence[Tasks]]
 """Makes the tasks of a history; those with a trigger are scheduled. The source is the history's.
@@ -77,7 +80,7 @@ def _task(source: Random, longest: float) -> Callable[..., object]:
 
 
 class Editor:
-    """Pauses, resumes, replans and runs schedules by hand, through the real catalog."""
+    """Adds, pauses, resumes, replans, runs, backfills and removes, through the real catalog."""
 
     def __init__(
         self,
@@ -94,6 +97,7 @@ class Editor:
         self._source = source
         scheduled = [task.name for tasks in releases for task in tasks if task.trigger is not None]
         self._names = list(dict.fromkeys(scheduled))
+        self._tasks = [task.name for task in releases[0]]
         self._process = Process("editor")
         link = Link(self._process)
         self._leases = network.leases(link)
@@ -101,7 +105,9 @@ class Editor:
         self._count = 0
 
     def edit(self) -> None:
-        self._loop.spawn(self._process, self._edit())
+        """A few at once: people do not wait for each other."""
+        for _ in range(self._source.randint(1, 3)):
+            self._loop.spawn(self._process, self._edit())
 
     def evict(self, name: str) -> None:
         """What an operator may do."""
@@ -109,8 +115,7 @@ class Editor:
 
     async def _edit(self) -> None:
         source, catalog = self._source, self._catalog
-        name = source.choice(self._names)
-        what = source.choice(["pause", "trigger", "policy", "run_now", "run_now"])
+        name, what = source.choice(self._names), source.choice(EDITS)
         self._history.add(self._loop.now, "editor", FAULT, what, name)
         self._count += 1
         if what == "run_now":
@@ -120,13 +125,52 @@ class Editor:
             await self._guarded(catalog.update(name, trigger=trigger))
         elif what == "policy":
             await self._guarded(catalog.update(name, priority=source.randint(0, 3)))
+        elif what == "add":
+            await self._add(f"added{self._count}")
+        elif what == "backfill":
+            await self._backfill(name)
         else:
-            await self._guarded(catalog.pause(name))
-            await asyncio.sleep(source.uniform(0.0, 3.0))  # noqa: TID251 - virtual
-            for _ in range(50):
-                if await self._guarded(catalog.resume(name)):
-                    break
-                await asyncio.sleep(0.2)  # noqa: TID251 - virtual
+            await self._pause(name)
+
+    async def _pause(self, name: str) -> None:
+        catch_up = self._source.random() < 0.4
+        await self._guarded(self._catalog.pause(name))
+        await asyncio.sleep(self._source.uniform(0.0, 3.0))  # noqa: TID251 - virtual
+        for _ in range(50):
+            if await self._guarded(self._catalog.resume(name, catch_up=catch_up)):
+                break
+            await asyncio.sleep(0.2)  # noqa: TID251 - virtual
+        if self._source.random() < 0.5:
+            await self._backfill(name)
+
+    async def _add(self, name: str) -> None:
+        """One that no code declares; some are removed again. Each has a name of its own: whoever
+        adds a name anew begins a new account."""
+        source = self._source
+        trigger = every(seconds=source.choice([1.5, 3]), jitter=source.choice([0, 0, 1.2]))
+        policy = Policy.parse(
+            name,
+            {
+                "overlap": source.choice(["skip", "queue", "allow"]),
+                "catch_up": source.choice(["latest", "all", "none"]),
+            },
+        )
+        task = source.choice(self._tasks)
+        await self._guarded(self._catalog.add(name, trigger, task, {}, None, policy))
+        self._names.append(name)
+        await asyncio.sleep(source.uniform(0.0, 6.0))  # noqa: TID251 - virtual
+        if source.random() < 0.5:
+            self._history.add(self._loop.now, "editor", FAULT, "remove", name)
+            await self._guarded(self._catalog.remove(name))
+
+    async def _backfill(self, name: str) -> None:
+        """The last seconds, twice: the second time finds it done, unless the first was lost."""
+        start = EPOCH + timedelta(seconds=self._loop.now - self._source.uniform(1.0, 6.0))
+        end = start + timedelta(hours=1)
+        for _ in range(2):
+            await self._guarded(
+                self._catalog.backfill(name, start, end, limit=BACKFILL_LIMIT, dry_run=False)
+            )
 
     async def _guarded(self, doing: object) -> bool:
         try:

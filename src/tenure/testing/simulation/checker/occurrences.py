@@ -1,7 +1,9 @@
 """Occurrences (G1): every nominal time is accounted for exactly once, and none early.
 
     accounted once   the rows of a schedule follow each other without a gap and without an overlap
-    early            nothing is fired before the store's clock said that it is due
+    early            nothing is fired before the store's clock said that it is due, nor backfilled
+                     before the plan has come to it
+    removed          nothing more comes of a schedule that was removed
     manual once      the same key of `run_now` is the same run
 
 The nominal times of `every` are enumerated here, from the stored JSON and by plain arithmetic.
@@ -63,6 +65,7 @@ class _Nominal:
 
 @dataclass(slots=True)
 class _Account:
+    name: str
     trigger: str
     nominal: _Nominal
     expected: datetime
@@ -74,6 +77,7 @@ class _Account:
 class _Accounts:
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
+        self._removed: set[int] = set()
         self._replanned: list[Schedule] = []
         self._said: dict[tuple[str, int, datetime], datetime] = {}
         """What the store's clock said when it told a node that this plan of a schedule is due. A
@@ -85,8 +89,7 @@ class _Accounts:
 
     def see(self, event: Event) -> Found:
         if event.kind == OCCURRENCE:
-            if event.detail.kind is Kind.PLANNED:
-                yield from self._row(event.source, event.detail)
+            yield from self._occurred(event.source, event.detail)
             return
         # Rows that close the account of an old definition come right after its change.
         yield from self._open_accounts()
@@ -108,6 +111,8 @@ class _Accounts:
                 self._said[plan] = max(self._said.get(plan, call.result.now), call.result.now)
         elif call.op == "change":
             self._replanned = call.result
+        elif call.op == "remove" and call.result:
+            self._removed |= {uid for uid, a in self._accounts.items() if a.name == call.args[0]}
         elif call.op == "run_now":
             name, key = call.args
             run_id, new = call.result
@@ -131,7 +136,9 @@ class _Accounts:
             last = account.last if account else None
             yield from self._well_begun(schedule, nominal, last)
             begin = schedule.next_nominal or nominal.first
-            self._accounts[schedule.uid] = _Account(schedule.spec.trigger, nominal, begin, last)
+            self._accounts[schedule.uid] = _Account(
+                schedule.name, schedule.spec.trigger, nominal, begin, last
+            )
 
     def _well_begun(self, schedule: Schedule, nominal: _Nominal, last: datetime | None) -> Found:
         """A definition begins with its first nominal time. Only after the store's clock was set
@@ -142,6 +149,14 @@ class _Accounts:
             yield "accounted once", f"{show(schedule)} begins wrongly, not at {show(nominal.first)}"
         elif last is not None and begin <= last:
             yield "accounted once", f"{show(schedule)} begins before {show(last)}, which was fired"
+
+    def _occurred(self, source: str, row: Occurrence) -> Found:
+        if row.uid in self._removed:
+            yield "removed", f"{row.schedule} at {show(row.nominal)} ({row.kind}) came after it"
+        elif row.kind is Kind.PLANNED:
+            yield from self._row(source, row)
+        elif row.kind is Kind.BACKFILL and row.nominal >= self._accounts[row.uid].expected:
+            yield "early", f"{row.schedule} at {show(row.nominal)} was backfilled before its time"
 
     def _row(self, source: str, row: Occurrence) -> Found:
         account = self._accounts[row.uid]

@@ -30,6 +30,10 @@ class _Releases:
         self._releases: dict[str, Release] = {}
         self._schedules: list[Schedule] = []
         self._living: set[str] = set()
+        self._resumed: set[str] = set()
+        """Schedules that were paused, so that nobody orphaned them, and that somebody resumed. If
+        none declares them, that is seen at the next comparison without a cause: it is longer until
+        then than a history lasts."""
         self._left: set[str] = set()
         """The node that was asked to stop in the end: whether it counts is not settled."""
 
@@ -38,6 +42,12 @@ class _Releases:
             if event.detail.op == "announce" and event.detail.error is None:
                 release = event.detail.args[1]
                 self._releases.setdefault(release.digest, release)
+            elif event.detail.op == "change" and event.detail.error is None:
+                self._resumed |= {
+                    change.spec.name
+                    for change in event.detail.args[0]
+                    if change.active and change.replaces and not change.replaces.active
+                }
         elif event.kind == FAULT:
             if event.what == "handover":
                 self._left = {event.source}
@@ -60,12 +70,14 @@ class _Releases:
 
     def _end(self, without: dict[str, str], beside: dict[str, str]) -> Found:
         for schedule in self._schedules:
+            if schedule.spec.app is None:
+                continue  # somebody added it: it is nobody's code
             name, stored = schedule.name, schedule.spec.definition
             allowed = {without.get(name), beside.get(name)}
             if is_orphaned(schedule):
                 if None not in allowed:
                     yield f"{show(schedule)}: it is declared, and orphaned"
-            elif schedule.active and allowed == {None}:
+            elif schedule.active and allowed == {None} and name not in self._resumed:
                 yield f"{show(schedule)}: nobody declares it, and it is not orphaned"
             elif None not in allowed and stored not in allowed:
                 yield f"{show(schedule)}: it is {stored}, and {allowed} is declared"

@@ -3,7 +3,7 @@
 one claim       a run is claimed only while it waits, by one node, as a new attempt
 only its claim  only (run, attempt, node) ends a claim, or the burial of that node
 lock key        runs with the same lock key are never claimed at the same time
-one run         an occurrence has one run
+one run         an occurrence has one run, fired when it was due or by a backfill
 buried alive    runs are taken only from nodes that do not trust their presence any more
 one execution   an attempt is executed once, by who claimed it; an abandoned run only once
 """
@@ -32,7 +32,7 @@ class _Runs:
     def __init__(self) -> None:
         self._rows: dict[int, RunRecord] = {}
         self._call: Call | None = None
-        self._planned: dict[tuple[int, datetime], int] = {}
+        self._occurred: dict[tuple[int, datetime], int] = {}
         self._locks: dict[str, int] = {}
         self._claims: set[tuple[int, int, str]] = set()
         self._began: set[tuple[int, int]] = set()
@@ -79,8 +79,8 @@ class _Runs:
     def _new(self, run: RunRecord) -> Found:
         if run.state is not RunState.WAITING:
             yield "one claim", f"{show(run)} never waited"
-        if run.kind is Kind.PLANNED:
-            other = self._planned.setdefault((run.uid, run.nominal), run.id)
+        if run.kind is not Kind.MANUAL:  # planned or backfilled, it is the same occurrence
+            other = self._occurred.setdefault((run.uid, run.nominal), run.id)
             if other != run.id:
                 yield "one run", f"{show(run)} is run {other} again, for {show(run.nominal)}"
 
