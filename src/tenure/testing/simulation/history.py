@@ -20,6 +20,8 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 STORE, FACT, FAULT, NETWORK = "store", "fact", "fault", "network"
 OCCURRENCE, RUN, TRUST, BODY, END = "occurrence", "run", "trust", "body", "end"
+EDITOR = "editor"
+"""Who changes schedules from outside."""
 
 
 class Call(NamedTuple):

@@ -12,7 +12,7 @@ from tenure.catalog import BACKFILL_LIMIT, Catalog
 from tenure.errors import Conflict, InvalidSchedule, NotFound, Retry, StoreError
 from tenure.settings import Settings
 from tenure.tasks import Policy, Run, Tasks
-from tenure.testing.simulation.history import EPOCH, FAULT, History
+from tenure.testing.simulation.history import EDITOR, EPOCH, FAULT, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.network import Link, Network
 from tenure.triggers import every
@@ -98,7 +98,7 @@ class Editor:
         scheduled = [task.name for tasks in releases for task in tasks if task.trigger is not None]
         self._names = list(dict.fromkeys(scheduled))
         self._tasks = [task.name for task in releases[0]]
-        self._process = Process("editor")
+        self._process = Process(EDITOR)
         link = Link(self._process)
         self._leases = network.leases(link)
         self._catalog = Catalog(network.schedules(link), releases[0], settings)
@@ -116,7 +116,7 @@ class Editor:
     async def _edit(self) -> None:
         source, catalog = self._source, self._catalog
         name, what = source.choice(self._names), source.choice(EDITS)
-        self._history.add(self._loop.now, "editor", FAULT, what, name)
+        self._history.add(self._loop.now, EDITOR, FAULT, what, name)
         self._count += 1
         if what == "run_now":
             await self._guarded(catalog.run_now(name, f"key {self._count // 2}"))
@@ -160,7 +160,7 @@ class Editor:
         self._names.append(name)
         await asyncio.sleep(source.uniform(0.0, 6.0))  # noqa: TID251 - virtual
         if source.random() < 0.5:
-            self._history.add(self._loop.now, "editor", FAULT, "remove", name)
+            self._history.add(self._loop.now, EDITOR, FAULT, "remove", name)
             await self._guarded(self._catalog.remove(name))
 
     async def _backfill(self, name: str) -> None:

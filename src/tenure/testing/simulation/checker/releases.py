@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tenure.changes import is_orphaned
 from tenure.model import Release, Schedule
 from tenure.testing.simulation.checker.violation import Violation
-from tenure.testing.simulation.history import END, FAULT, STORE, Event, History, show
+from tenure.testing.simulation.history import EDITOR, END, FAULT, STORE, Event, History, show
 
 Found = Iterator[str]
 
@@ -42,7 +42,7 @@ class _Releases:
             if event.detail.op == "announce" and event.detail.error is None:
                 release = event.detail.args[1]
                 self._releases.setdefault(release.digest, release)
-            elif event.detail.op == "change" and event.detail.error is None:
+            elif event.source == EDITOR and event.detail.op == "change":
                 self._resumed |= {
                     change.spec.name
                     for change in event.detail.args[0]
