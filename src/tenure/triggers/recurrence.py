@@ -1,28 +1,18 @@
-"""The local times of a recurrence rule, found from anywhere with bounded effort.
+"""The local times of a recurrence rule of years, months or weeks, found with bounded effort.
 
 python-dateutil expands the rule. It can only count from the beginning, so it is given a beginning
-close to where one looks: a period (year, month, … second) that the interval meets.
+close to where one looks: a period (year, month, week) that the interval meets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers.rrule_text import (
-    DAILY,
-    FREQS,
-    HOURLY,
-    MINUTELY,
-    MONTHLY,
-    SECONDLY,
-    WEEKLY,
-    YEARLY,
-    Parts,
-)
+from tenure.triggers.rrule_text import FREQS, MONTHLY, WEEKLY, YEARLY, Parts
 
 # The calendar repeats itself, weekdays included. dateutil searches until the year 9999, so a rule
 # that never matches is searched where that is near.
@@ -103,19 +93,14 @@ class Recurrence:
 
     def _check_size(self) -> None:
         """Refuse rules that would have to be expanded too far for one answer."""
-        most = _DAYS_IN.get(self._parts.freq, 1)
-        for part, freq in (("byhour", HOURLY), ("byminute", MINUTELY), ("bysecond", SECONDLY)):
-            if self._parts.freq < freq:
-                most *= len(self._arguments[part])
+        most = _DAYS_IN[self._parts.freq]
+        for part in ("byhour", "byminute", "bysecond"):
+            most *= len(self._arguments[part])
         if most <= MOST_IN_A_PERIOD:
             return
         times = list(islice(self._from(0), MOST_IN_A_PERIOD + 1))
         if len({self._number(time) for time in times}) == 1 and len(times) > MOST_IN_A_PERIOD:
-            raise InvalidTrigger(
-                f"rrule: more than {MOST_IN_A_PERIOD:,} times in one period of its FREQ,"
-                f" {FREQS[self._parts.freq]}, are too many: use a smaller FREQ, such as"
-                " FREQ=MINUTELY, with the same BY… parts."
-            )
+            raise too_many(self._parts.freq)
 
     # -- periods, numbered ------------------------------------------------------------------------
 
@@ -126,10 +111,7 @@ class Recurrence:
             return wall.year
         if freq == MONTHLY:
             return wall.year * 12 + wall.month - 1
-        if freq == WEEKLY:
-            return (day - 1 - self._parts.wkst) // 7  # the calendar begins with a Monday
-        seconds = day * 86_400 + wall.hour * 3600 + wall.minute * 60 + wall.second
-        return seconds // _LENGTHS[freq]
+        return (day - 1 - self._parts.wkst) // 7  # the calendar begins with a Monday
 
     def _begin(self, number: int) -> datetime:
         """The first time of a period."""
@@ -138,13 +120,16 @@ class Recurrence:
             return datetime(number, 1, 1)  # noqa: DTZ001
         if freq == MONTHLY:
             return datetime(number // 12, number % 12 + 1, 1)  # noqa: DTZ001
-        if freq == WEEKLY:
-            return datetime.fromordinal(max(1, number * 7 + 1 + self._parts.wkst))
-        seconds = number * _LENGTHS[freq]
-        return datetime.fromordinal(seconds // 86_400) + timedelta(seconds=seconds % 86_400)
+        return datetime.fromordinal(max(1, number * 7 + 1 + self._parts.wkst))
 
 
-_LENGTHS = {DAILY: 86_400, HOURLY: 3600, MINUTELY: 60, SECONDLY: 1}
+def too_many(freq: int) -> InvalidTrigger:
+    return InvalidTrigger(
+        f"rrule: more than {MOST_IN_A_PERIOD:,} times in one period of its FREQ, {FREQS[freq]}, are"
+        " too many: use a smaller FREQ, such as FREQ=MINUTELY, with the same BY… parts."
+    )
+
+
 _NAMES = {
     "BYMONTH": "bymonth",
     "BYMONTHDAY": "bymonthday",
@@ -169,15 +154,11 @@ def _arguments(parts: Parts, start: datetime) -> dict[str, Any]:
             found.setdefault("bymonth", start.month)
         if parts.freq in (YEARLY, MONTHLY):
             found["bymonthday"] = start.day
-        elif parts.freq == WEEKLY:
+        else:
             found["byweekday"] = start.weekday()
     elif "byweekno" in found and not found.keys() & {"byyearday", "bymonthday", "byweekday"}:
         found["byweekday"] = start.weekday()
-    for part, freq, value in (
-        ("byhour", HOURLY, start.hour),
-        ("byminute", MINUTELY, start.minute),
-        ("bysecond", SECONDLY, start.second),
-    ):
-        if parts.freq < freq:
-            found.setdefault(part, (value,))
+    found.setdefault("byhour", (start.hour,))
+    found.setdefault("byminute", (start.minute,))
+    found.setdefault("bysecond", (start.second,))
     return {**found, "interval": parts.interval, "wkst": parts.wkst}
