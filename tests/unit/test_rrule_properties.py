@@ -184,7 +184,7 @@ def test_rare_times_are_those_of_the_days_one_by_one(
     trigger = made(";".join(parts), start)
     moment = start + timedelta(days=days, seconds=seconds)
     midnight = moment.replace(hour=0, minute=0, second=0)
-    reach = 10 if freq == "SECONDLY" else 400
+    reach = {"SECONDLY": 3, "MINUTELY": 40}.get(freq, 400)
     times = [
         time.replace(tzinfo=UTC)
         for n in range(-reach, reach)
