@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -104,4 +105,18 @@ def test_intervals_are_stored_as_older_nodes_know_them() -> None:
 def test_long_text_is_cut_in_the_error() -> None:
     with pytest.raises(InvalidTrigger) as caught:
         load("x" * 100_000)
-    assert len(str(caught.value)) < 500
+    assert len(str(caught.value)) < 1_000
+
+
+def test_text_as_sql_stores_it_may_be_long() -> None:
+    begin = datetime(2026, 1, 1, 7)  # noqa: DTZ001
+    times = [f"{(begin + timedelta(days=n)).isoformat()}+00:00" for n in range(10_000)]
+    trigger = load(f"cron 0 7 * * * except_dates={','.join(times)}")
+    assert trigger == cron("0 7 * * *", except_dates=times)
+    assert load(dump(trigger)) == trigger
+
+
+@pytest.mark.parametrize("begin", ["cron 0 7 * * * except_dates=", "{"])
+def test_text_that_is_too_long_says_so(begin: str) -> None:
+    with pytest.raises(InvalidTrigger, match=r"has 1,000,001 characters; at most 1,000,000"):
+        load(begin.ljust(1_000_001, "x"))

@@ -50,7 +50,7 @@ def parse(text: str, **options: Any) -> Trigger:
         return load(text)
     kind = words[0].lower() if words else ""
     if kind not in _KINDS:
-        raise InvalidTrigger(f"{text!r} is not a trigger: {_advice(words)}")
+        raise InvalidTrigger(f"{text[:200]!r} is not a trigger: {_advice(words)}")
     end = len(words)
     while end > 1 and (found := _OPTION.fullmatch(words[end - 1])):
         name, value = found.groups()
