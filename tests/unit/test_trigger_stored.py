@@ -91,6 +91,20 @@ def test_broken_text_is_invalid(text: str) -> None:
         load(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "the key 'type' is missing"),
+        ('{"type":"cron"}', "the key 'v' is missing"),
+        ('{"type":"cron","v":1}', "the key 'expression' is missing"),
+        ('{"type":7,"v":1}', "its type 7 is not text"),
+    ],
+)
+def test_what_is_missing_is_named(text: str, said: str) -> None:
+    with pytest.raises(InvalidTrigger, match=said):
+        load(text)
+
+
 def test_intervals_are_stored_as_older_nodes_know_them() -> None:
     """During a rolling upgrade old and new nodes read the same rows."""
     begin, end = '{"anchor":"2026-01-01T00:00:00+00:00",', ',"type":"every","v":1}'
