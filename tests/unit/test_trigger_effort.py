@@ -56,6 +56,7 @@ def calls(question: Callable[[], Any]) -> int:
         (rrule("FREQ=MINUTELY;INTERVAL=7", start="1990-01-01"), 400),
         (rrule("FREQ=DAILY", start="1990-01-01", tz="Europe/Berlin"), 400),
         (rrule("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", start="1990-01-01"), 4_000),
+        (rrule(f"FREQ=MONTHLY;{RARE};BYDAY=MO", start="1990-01-01"), 12_000),
         (rrule("FREQ=SECONDLY;BYMONTH=1", start="1990-01-01"), 400),
         (rrule("FREQ=SECONDLY;BYMONTH=12;BYMONTHDAY=24;BYHOUR=9", start="1990-01-03"), 400),
         (rrule(f"FREQ=SECONDLY;{RARE};BYHOUR=3;BYMINUTE=4", start="1990-01-01"), 400),

@@ -51,13 +51,16 @@ class Recurrence:
         high = (self._number(wall) - self._zero) // self._parts.interval
         low, reach = high, 1
         # Back, ever faster, to a period from which on there is a time; then to the last such.
-        while not self._any(low, wall):
+        while (found_at := self._step(low, wall)) is None:
             if low <= 0 or reach > 2**40:
                 return None
-            high, low, reach = low, max(0, low - reach), reach * 2
+            high, low, reach = low, max(0, low - reach), reach * 4
+        # Of a rare rule the one that was found is the last: look right after it first.
+        low, middle = found_at, found_at + 1
         while high - low > 1:
+            found_at = self._step(middle, wall)
+            low, high = (low, middle) if found_at is None else (found_at, high)
             middle = (low + high) // 2
-            low, high = (middle, high) if self._any(middle, wall) else (low, middle)
         best = None
         for found in self._from(low):
             if found > wall:
@@ -65,10 +68,12 @@ class Recurrence:
             best = found if found >= self._start else best
         return best
 
-    def _any(self, step: int, wall: datetime) -> bool:
-        """Is there a time from the beginning of that period up to `wall`?"""
+    def _step(self, step: int, wall: datetime) -> int | None:
+        """The period of the first time from that one on, unless it is after `wall`."""
         found = next((f for f in self._from(step) if f >= self._start), None)
-        return found is not None and found <= wall
+        if found is None or found > wall:
+            return None
+        return (self._number(found) - self._zero) // self._parts.interval
 
     def _counted(self, count: int) -> datetime | None:
         times = (found for found in self._from(0) if found >= self._start)
