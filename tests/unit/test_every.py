@@ -303,6 +303,7 @@ def test_stored_trigger_that_cannot_be_read_is_invalid(text: str) -> None:
         (every(seconds=2.5), "every 2.5 seconds"),
         (every(seconds=90), "every 90 seconds"),
         (every(seconds=120), "every 2 minutes"),
+        (every(seconds=1_000_001), "every 1000001 seconds"),
         (every(hours=1), "every hour"),
         (every(days=1), "every day"),
         (every(days=2, tz="Europe/Berlin"), "every 2 days (Europe/Berlin)"),

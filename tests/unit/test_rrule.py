@@ -217,6 +217,7 @@ def test_in_words() -> None:
 def test_dateutil_is_imported_when_it_is_used() -> None:
     program = (
         "import sys, tenure; assert 'dateutil' not in sys.modules;"
-        "tenure.rrule('FREQ=DAILY'); assert 'dateutil' in sys.modules"
+        "tenure.rrule('FREQ=DAILY'); assert 'dateutil' not in sys.modules;"
+        "tenure.rrule('FREQ=MONTHLY'); assert 'dateutil' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -46,7 +46,9 @@ def rules(draw: st.DrawFn) -> tuple[str, str]:
         by["BYMONTHDAY"] = some(1, 31) | some(-31, -1)
     if freq == "YEARLY":
         by["BYWEEKNO"] = some(1, 53)
-    if freq in ("YEARLY", "MONTHLY"):
+    if freq in ("HOURLY", "MINUTELY", "SECONDLY"):
+        by["BYYEARDAY"] = some(1, 366) | some(-366, -1)
+    if freq != "WEEKLY":
         by["BYSETPOS"] = st.sampled_from(["1", "-1", "2", "1,-1"])
     chosen = draw(st.lists(st.sampled_from(list(by)), max_size=3, unique=True))
     if chosen == ["BYSETPOS"]:
@@ -90,7 +92,7 @@ def test_times_are_those_of_dateutil_wherever_one_looks_from(
     rule: tuple[str, str], start: datetime, part: float
 ) -> None:
     freq, text = rule
-    # dateutil counts every second up to such a day: rare ones are for the tests below.
+    # dateutil counts every second up to such a day: rare ones are for the next test.
     if freq in ("SECONDLY", "MINUTELY") and any(by in text for by in RARE):
         return
     trigger = made(text, start)
@@ -106,6 +108,98 @@ def test_times_are_those_of_dateutil_wherever_one_looks_from(
     after = [time for time in times if time > moment]
     assert [t for t in first(trigger, moment, 5) if t <= horizon] == after[:5]
     assert last(trigger, moment, 5) == before[::-1][:5]
+
+
+UNITS = {"DAILY": 86_400, "HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
+numbers = st.none() | st.frozensets(st.integers(0, 59), min_size=1, max_size=3)
+
+
+@st.composite
+def frequent(draw: st.DrawFn) -> tuple[str, int, dict[str, frozenset[int] | None]]:
+    """A frequency, an interval, and parts that make it rare."""
+    freq = draw(st.sampled_from(list(UNITS)))
+    days = st.frozensets(st.integers(1, 31) | st.integers(-31, -1), min_size=1, max_size=2)
+    return (
+        freq,
+        draw(st.sampled_from([1, 1, 2, 7, 11, 60, 90, 1441, 86_401])),
+        {
+            "BYMONTH": draw(st.none() | st.frozensets(st.integers(1, 12), min_size=1, max_size=2)),
+            "BYMONTHDAY": draw(st.none() | days),
+            "BYDAY": draw(st.none() | st.frozensets(st.integers(0, 6), min_size=1, max_size=2)),
+            "BYHOUR": draw(st.none() | st.frozensets(st.integers(0, 23), min_size=1, max_size=3)),
+            "BYMINUTE": draw(numbers),
+            "BYSECOND": draw(numbers),
+        },
+    )
+
+
+def of_day(
+    day: datetime, start: datetime, freq: str, interval: int, by: dict[str, frozenset[int] | None]
+) -> list[datetime]:
+    """The times of a frequent rule on one day: every candidate is looked at."""
+    from_end = (day - (day.replace(day=28) + timedelta(days=4)).replace(day=1)).days
+    allowed = {
+        "BYMONTH": {day.month},
+        "BYMONTHDAY": {day.day, from_end},
+        "BYDAY": {day.weekday()},
+    }
+    for part, values in allowed.items():
+        wanted = by[part]
+        if wanted is not None and wanted.isdisjoint(values):
+            return []
+    unit = UNITS[freq]
+    ranges = [
+        sorted(wanted) if wanted is not None else range(size) if unit <= length else [left_open]
+        for wanted, size, length, left_open in (
+            (by["BYHOUR"], 24, 3600, start.hour),
+            (by["BYMINUTE"], 60, 60, start.minute),
+            (by["BYSECOND"], 60, 1, start.second),
+        )
+    ]
+    begin = datetime.fromordinal(1)
+    zero, midnight = (start - begin) // timedelta(seconds=unit), (day - begin).days * 86_400
+    return [
+        day + timedelta(hours=hour, minutes=minute, seconds=second)
+        for hour in ranges[0]
+        for minute in ranges[1]
+        for second in ranges[2]
+        if ((midnight + hour * 3600 + minute * 60 + second) // unit - zero) % interval == 0
+    ]
+
+
+@given(frequent(), starts, st.integers(0, 3000), st.integers(0, 86_400))
+@settings(max_examples=50, deadline=None)
+def test_rare_times_are_those_of_the_days_one_by_one(
+    rule: tuple[str, int, dict[str, frozenset[int] | None]],
+    start: datetime,
+    days: int,
+    seconds: int,
+) -> None:
+    freq, interval, by = rule
+    parts = [f"FREQ={freq}", f"INTERVAL={interval}"]
+    for part, wanted in by.items():
+        if wanted is not None:
+            names = [DAYS[n] if part == "BYDAY" else str(n) for n in sorted(wanted)]
+            parts.append(f"{part}={','.join(names)}")
+    trigger = made(";".join(parts), start)
+    moment = start + timedelta(days=days, seconds=seconds)
+    midnight = moment.replace(hour=0, minute=0, second=0)
+    reach = {"SECONDLY": 3, "MINUTELY": 40}.get(freq, 400)
+    times = [
+        time.replace(tzinfo=UTC)
+        for n in range(-reach, reach)
+        for time in of_day(midnight + timedelta(days=n), start, freq, interval, by)
+        if time >= start
+    ]
+    if trigger is None:
+        assert not times
+        return
+    asked = moment.replace(tzinfo=UTC)
+    low, high = asked - timedelta(days=reach - 1), asked + timedelta(days=reach - 1)
+    found = [time for time in first(trigger, asked, 3) if time < high]
+    assert found == [time for time in times if asked < time < high][:3]
+    found = [time for time in last(trigger, asked, 3) if time > low]
+    assert found == [time for time in times[::-1] if low < time <= asked][:3]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tenure.triggers import Trigger, cron, every, rrule
 
 MONDAY = datetime(2026, 11, 2, 8, tzinfo=UTC)
 ALL_YEAR = [f"{(datetime(2026, 1, 1) + timedelta(days=n)).date()}" for n in range(365)]  # noqa: DTZ001
+RARE = "BYMONTH=2;BYMONTHDAY=29"
 
 
 def calls(question: Callable[[], Any]) -> int:
@@ -55,7 +56,18 @@ def calls(question: Callable[[], Any]) -> int:
         (rrule("FREQ=MINUTELY;INTERVAL=7", start="1990-01-01"), 400),
         (rrule("FREQ=DAILY", start="1990-01-01", tz="Europe/Berlin"), 400),
         (rrule("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", start="1990-01-01"), 4_000),
-        (rrule("FREQ=SECONDLY;BYMONTH=1", start="1990-01-01"), 200_000),
+        (rrule(f"FREQ=MONTHLY;{RARE};BYDAY=MO", start="1990-01-01"), 12_000),
+        (rrule("FREQ=SECONDLY;BYMONTH=1", start="1990-01-01"), 400),
+        (rrule("FREQ=SECONDLY;BYMONTH=12;BYMONTHDAY=24;BYHOUR=9", start="1990-01-03"), 400),
+        (rrule(f"FREQ=SECONDLY;{RARE};BYHOUR=3;BYMINUTE=4", start="1990-01-01"), 400),
+        (rrule(f"FREQ=SECONDLY;INTERVAL=7;{RARE};BYHOUR=3;BYDAY=MO", start="1990-01-01"), 2_000),
+        (rrule(f"FREQ=MINUTELY;{RARE};BYHOUR=3;BYMINUTE=4", start="1990-01-01"), 400),
+        (rrule(f"FREQ=MINUTELY;INTERVAL=11;{RARE};BYHOUR=3;BYDAY=MO", start="1990-01-01"), 2_000),
+        (rrule(f"FREQ=HOURLY;INTERVAL=5;{RARE};BYDAY=MO", start="1990-01-01"), 2_000),
+        (rrule(f"FREQ=DAILY;INTERVAL=13;{RARE};BYDAY=MO", start="1990-01-01"), 4_000),
+        (rrule("FREQ=MINUTELY;BYYEARDAY=-366;BYSECOND=1,2;BYSETPOS=-1", start="1990-01-01"), 400),
+        (rrule("FREQ=SECONDLY;INTERVAL=86401;BYMINUTE=59;BYSECOND=59", start="1990-01-01"), 90_000),
+        (rrule("FREQ=DAILY;INTERVAL=10000", start="1990-01-01"), 400),
     ],
     ids=str,
 )
@@ -87,6 +99,11 @@ def test_distance_from_the_start_costs_nothing(trigger: Trigger, year: int) -> N
         "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",
         "FREQ=MONTHLY;INTERVAL=12;BYMONTH=3",
         "FREQ=WEEKLY;INTERVAL=53;BYDAY=MO;BYMONTH=2;BYHOUR=1;BYSETPOS=2",
+        "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30;BYHOUR=3",
+        "FREQ=SECONDLY;INTERVAL=60;BYSECOND=30",
+        "FREQ=SECONDLY;INTERVAL=7;BYDAY=FR;BYHOUR=0,7,14;BYMINUTE=0,7,49;BYSECOND=2,9,16,58",
+        "FREQ=MINUTELY;INTERVAL=1439;BYHOUR=3;BYMINUTE=4;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO",
+        "FREQ=HOURLY;BYMINUTE=1,2;BYSETPOS=3",
     ],
 )
 def test_impossible_rule_is_refused_with_bounded_effort(rule: str) -> None:

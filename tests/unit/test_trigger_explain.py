@@ -161,6 +161,28 @@ def ask(trigger: Trigger, time: str) -> Explanation:
             """,
         ),
         (
+            cron("30 2 * * *", tz="Europe/Berlin", except_dates=["2026-03-29T02:30"]),
+            "2026-03-29T02:30",
+            False,
+            Reason.EXCLUDED,
+            """
+            Sun 2026-03-29 02:30 does not exist in Europe/Berlin: {SUMMER}. Sun 2026-03-29
+            03:00 CEST (01:00 UTC) is not an occurrence: except_dates has
+            2026-03-29T02:30:00. The last one before it is Sat 2026-03-28 02:30 CET (01:30
+            UTC), the next one is Mon 2026-03-30 02:30 CEST (00:30 UTC).
+            """,
+        ),
+        (
+            cron("0,30 2 * * *", tz="Europe/Berlin", except_dates=["2026-03-29T02:00"]),
+            "2026-03-29T03:00",
+            True,
+            Reason.GAP,
+            """
+            Sun 2026-03-29 03:00 CEST (01:00 UTC) is an occurrence: 02:30 is skipped
+            ({SUMMER}), and gap="after" runs it just after.
+            """,
+        ),
+        (
             at("2026-01-01T00:00Z", jitter=90),
             "2026-01-01T00:00Z",
             True,

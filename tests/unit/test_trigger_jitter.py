@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers import dump, every, load
+from tenure.triggers import Trigger, cron, dump, every, load, rrule
 from tenure.triggers.jitter import delay
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -62,6 +64,67 @@ def test_nominal_times_are_not_moved() -> None:
     assert jittered.jitter == 30
     assert plain.delay(1, NOON) == timedelta(0)
     assert load(dump(jittered)) == jittered
+
+
+@pytest.mark.parametrize(
+    ("make", "least", "pair"),
+    [
+        (
+            lambda jitter: cron("0 0,2,4,6,8,10,12,14,16,18,20,22,23 * * *", jitter=jitter),
+            3600,
+            "Thu 1970-01-01 22:00 UTC and Thu 1970-01-01 23:00 UTC",
+        ),
+        (lambda jitter: cron("0 1,23 * * *", jitter=jitter), 7200, "23:00 UTC and .* 01:00 UTC"),
+        (lambda jitter: cron("0-20/5,59 0 * * MON", jitter=jitter), 300, "00:00 UTC and .* 00:05"),
+        (lambda jitter: cron("*/10 0-4 0-9 * * *", jitter=jitter), 10, "seconds apart"),
+        # Dense, and the two come to meet only where two hours, or two days, do.
+        (lambda jitter: cron("*/2 0-45,59 1-9,23 * * *", jitter=jitter), 2, "seconds apart"),
+        (lambda jitter: cron("10-50/3,59 * * * * *", jitter=jitter), 3, "seconds apart"),
+        # At a change of the clocks: 02:30 just after the gap, and 03:30.
+        (
+            lambda jitter: cron("30 2,3 * * *", tz="Europe/Berlin", jitter=jitter),
+            1800,
+            "Sun 2024-03-31 03:00 CEST .* and Sun 2024-03-31 03:30 CEST",
+        ),
+        # The same, but on one date, which is a Sunday every few years.
+        (
+            lambda jitter: cron("30 2,3 29 3 *", tz="Europe/Berlin", jitter=jitter),
+            1800,
+            "03:00 CEST .* and .*-03-29 03:30 CEST",
+        ),
+        (
+            lambda jitter: cron("0 */2 * * *", tz="Europe/Berlin", fold="both", jitter=jitter),
+            3600,
+            "02:00 CEST .* and .* 02:00 CET",
+        ),
+        (
+            lambda jitter: rrule("FREQ=DAILY;BYHOUR=0,8,22,23", start="2026-01-01", jitter=jitter),
+            3600,
+            "22:00 UTC and .* 23:00 UTC",
+        ),
+        (
+            lambda jitter: rrule(
+                "FREQ=MONTHLY;BYMONTHDAY=1,9,10", start="2026-01-05", jitter=jitter
+            ),
+            86_400,
+            "Fri 2026-01-09 00:00 UTC and Sat 2026-01-10 00:00 UTC",
+        ),
+        (
+            lambda jitter: every(
+                days=1, start="2026-01-01T02:30", tz="Europe/Berlin", jitter=jitter
+            ),
+            84_600,
+            "Sat 2026-03-28 02:30 CET .* and Sun 2026-03-29 03:00 CEST",
+        ),
+    ],
+)
+def test_jitter_is_less_than_the_least_distance(
+    make: Callable[[float], Trigger], least: float, pair: str
+) -> None:
+    with pytest.raises(InvalidTrigger, match="must be less than the distance") as caught:
+        make(least)
+    assert re.search(pair, str(caught.value))
+    assert make(least - 1 if least > 10 else least / 2).jitter
 
 
 @pytest.mark.parametrize("jitter", [-1, 86_401, float("nan"), float("inf"), True, "5"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -90,6 +91,20 @@ def test_broken_text_is_invalid(text: str) -> None:
         load(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "the key 'type' is missing"),
+        ('{"type":"cron"}', "the key 'v' is missing"),
+        ('{"type":"cron","v":1}', "the key 'expression' is missing"),
+        ('{"type":7,"v":1}', "its type 7 is not text"),
+    ],
+)
+def test_what_is_missing_is_named(text: str, said: str) -> None:
+    with pytest.raises(InvalidTrigger, match=said):
+        load(text)
+
+
 def test_intervals_are_stored_as_older_nodes_know_them() -> None:
     """During a rolling upgrade old and new nodes read the same rows."""
     begin, end = '{"anchor":"2026-01-01T00:00:00+00:00",', ',"type":"every","v":1}'
@@ -104,4 +119,18 @@ def test_intervals_are_stored_as_older_nodes_know_them() -> None:
 def test_long_text_is_cut_in_the_error() -> None:
     with pytest.raises(InvalidTrigger) as caught:
         load("x" * 100_000)
-    assert len(str(caught.value)) < 500
+    assert len(str(caught.value)) < 1_000
+
+
+def test_text_as_sql_stores_it_may_be_long() -> None:
+    begin = datetime(2026, 1, 1, 7)  # noqa: DTZ001
+    times = [f"{(begin + timedelta(days=n)).isoformat()}+00:00" for n in range(10_000)]
+    trigger = load(f"cron 0 7 * * * except_dates={','.join(times)}")
+    assert trigger == cron("0 7 * * *", except_dates=times)
+    assert load(dump(trigger)) == trigger
+
+
+@pytest.mark.parametrize("begin", ["cron 0 7 * * * except_dates=", "{"])
+def test_text_that_is_too_long_says_so(begin: str) -> None:
+    with pytest.raises(InvalidTrigger, match=r"has 1,000,001 characters; at most 1,000,000"):
+        load(begin.ljust(1_000_001, "x"))

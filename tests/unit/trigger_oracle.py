@@ -21,6 +21,7 @@ ZONES = [
     "Australia/Lord_Howe",  # half an hour
     "Africa/Casablanca",  # four changes a year, the summer time interrupted
     "Pacific/Apia",  # left out the whole of 30 December 2011
+    "America/Nuuk",  # since 2024 it is the last hour of a Saturday that is skipped
     "Asia/Kolkata",
 ]
 INSTANT = timedelta(microseconds=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tenure.triggers import jitter as jitters
 from tenure.triggers.options import Options
-from tenure.triggers.walls import INSTANT, Policy, Walls
+from tenure.triggers.walls import INSTANT, Policy, Walls, skipped, stands_for
+from tenure.triggers.zones import Change
 
 if TYPE_CHECKING:
     from tenure.triggers.explain import Explanation
@@ -113,7 +114,7 @@ class Bounded(ABC):
             if options.endless:
                 return found
             while found is not None and (options.last is None or found <= options.last):
-                entry = options.excluded(found)
+                entry = self.excluded(found)
                 if entry is None:
                     return found
                 found = self._after(options.past(found, entry))
@@ -130,13 +131,41 @@ class Bounded(ABC):
                 until = options.last
             found = self._until(until)
             while found is not None and (options.first is None or found >= options.first):
-                entry = options.excluded(found)
+                entry = self.excluded(found)
                 if entry is None:
                     return found
                 found = self._until(options.before(found, entry))
         except OverflowError:
             pass
         return None
+
+    def excluded(self, moment: datetime) -> date | datetime | None:
+        """The entry of `except_dates` that leaves this instant of the rule out.
+
+        One just after a gap is also left out if all the skipped times that it stands for are.
+        """
+        entry = self.options.excluded(moment)
+        if entry is not None or not self.options.except_dates or self.walls is None:
+            return entry
+        jump = stands_for(*self.walls, moment)
+        if jump is None or self.skipped(jump) is not None:
+            return None
+        missing = skipped(self.walls[0], jump)
+        return None if missing is None else self.options.excluded_wall(missing)
+
+    def skipped(self, jump: Change) -> datetime | None:
+        """The first local time of the rule that this jump skips and that is not excluded."""
+        if self.walls is None:
+            return None
+        walls = self.walls[0]
+        found = skipped(walls, jump)
+        while found is not None and (entry := self.options.excluded_wall(found)) is not None:
+            if not isinstance(entry, datetime):
+                found = datetime.combine(entry, time.max)
+            found = walls.after(found)
+            if found is not None and found >= jump.end:
+                return None
+        return found
 
     def preview(self, n: int, after: datetime, uid: int | None = None) -> list[Explanation]:
         from tenure.triggers import explain

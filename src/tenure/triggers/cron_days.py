@@ -10,6 +10,7 @@ from calendar import monthrange
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 
+from tenure.triggers.clock import Clock
 from tenure.triggers.cron_fields import LAST, LAST_WEEKDAY, Item
 
 _DAY = timedelta(days=1)
@@ -107,7 +108,7 @@ days_of = lru_cache(maxsize=4096)(Days)
 class Times:
     """Local times: the days that match, and the hours, minutes and seconds of each."""
 
-    __slots__ = ("_first", "_last", "_parts", "days")
+    __slots__ = ("_clock", "days")
 
     def __init__(
         self,
@@ -117,68 +118,28 @@ class Times:
         seconds: frozenset[Item],
     ) -> None:
         self.days = days
-        self._parts = (_sorted(hours), _sorted(minutes), _sorted(seconds))
-        hour, minute, second = self._parts
-        self._first = (hour[0], minute[0], second[0])
-        self._last = (hour[-1], minute[-1], second[-1])
+        self._clock = Clock(hours, minutes, seconds)
 
     def after(self, wall: datetime) -> datetime | None:
         today = wall.date()
         day = self.days.at_or_after(today)
         if day == today:
-            time = self._later(wall.hour, wall.minute, wall.second)
+            time = self._clock.later(wall.hour, wall.minute, wall.second)
             if time is not None:
                 return datetime(day.year, day.month, day.day, *time)  # noqa: DTZ001
             day = self.days.at_or_after(today + _DAY)
         if day is None:
             return None
-        return datetime(day.year, day.month, day.day, *self._first)  # noqa: DTZ001
+        return datetime(day.year, day.month, day.day, *self._clock.first)  # noqa: DTZ001
 
     def until(self, wall: datetime) -> datetime | None:
         today = wall.date()
         day = self.days.at_or_before(today)
         if day == today:
-            time = self._not_later(wall.hour, wall.minute, wall.second)
+            time = self._clock.not_later(wall.hour, wall.minute, wall.second)
             if time is not None:
                 return datetime(day.year, day.month, day.day, *time)  # noqa: DTZ001
             day = self.days.at_or_before(today - _DAY)
         if day is None:
             return None
-        return datetime(day.year, day.month, day.day, *self._last)  # noqa: DTZ001
-
-    def _later(self, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
-        """The first time of a day after this one."""
-        hours, minutes, seconds = self._parts
-        at = bisect_left(hours, hour)
-        if at < len(hours) and hours[at] == hour:
-            of = bisect_left(minutes, minute)
-            if of < len(minutes) and minutes[of] == minute:
-                place = bisect_right(seconds, second)
-                if place < len(seconds):
-                    return hour, minute, seconds[place]
-                of += 1
-            if of < len(minutes):
-                return hour, minutes[of], seconds[0]
-            at += 1
-        return None if at == len(hours) else (hours[at], minutes[0], seconds[0])
-
-    def _not_later(self, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
-        """The last time of a day that is not after this one."""
-        hours, minutes, seconds = self._parts
-        at = bisect_right(hours, hour)
-        if at and hours[at - 1] == hour:
-            of = bisect_right(minutes, minute)
-            if of and minutes[of - 1] == minute:
-                place = bisect_right(seconds, second)
-                if place:
-                    return hour, minute, seconds[place - 1]
-                of -= 1
-            if of:
-                return hour, minutes[of - 1], seconds[-1]
-            at -= 1
-        return None if at == 0 else (hours[at - 1], minutes[-1], seconds[-1])
-
-
-@lru_cache(maxsize=4096)
-def _sorted(items: frozenset[Item]) -> tuple[int, ...]:
-    return tuple(sorted(item for item in items if isinstance(item, int)))
+        return datetime(day.year, day.month, day.day, *self._clock.last)  # noqa: DTZ001

@@ -108,7 +108,8 @@ class Every(Bounded):
             )
         if seconds and options.jitter >= seconds:
             raise InvalidTrigger(
-                f"jitter={options.jitter:g} must be less than the interval of {seconds:g} seconds."
+                f"jitter={options.jitter:g} must be less than the interval of {seconds:.15g}"
+                " seconds."
             )
 
     def _make_steps(self, first: datetime) -> Steps | None:

@@ -124,7 +124,7 @@ class _Answer:
         if last is not None and moment > last:
             return self.tell(False, Reason.AFTER_END, f"it ends at {self._show(last)}")
         occurs = trigger._until(moment) == moment
-        entry = self._options.excluded(moment) if occurs else None
+        entry = trigger.excluded(moment) if occurs else None
         if entry is not None:
             said = f"except_dates has {entry.isoformat()}"
             return self.tell(False, Reason.EXCLUDED, said)
@@ -142,7 +142,7 @@ class _Answer:
             runs = {"both": "both", "first": "the first", "second": "the second"}[policy.fold]
             return self.tell(occurs, Reason.FOLD, f'{said}, and fold="{policy.fold}" runs {runs}')
         jump = change_at(self._moment, self._zone)
-        missing = None if jump is None else skipped(walls, jump)
+        missing = None if jump is None else self._trigger.skipped(jump) or skipped(walls, jump)
         if jump is None or missing is None:
             return None
         said = f"{show_clock(missing)} is skipped ({_jump(jump)})"

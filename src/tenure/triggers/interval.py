@@ -106,7 +106,7 @@ class Interval:
         ):
             if number and (number % size == 0 or unit == "second"):
                 count = number / size
-                return unit if count == 1 else f"{count:g} {unit}s"
+                return unit if count == 1 else f"{count:.15g} {unit}s"
         raise AssertionError(self)
 
 

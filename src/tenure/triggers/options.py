@@ -137,8 +137,12 @@ class Options:
         """The entry of `except_dates` that leaves this instant out."""
         if not self._excluded:
             return None
-        here = moment.astimezone(self.zone)
-        for entry in (here.date(), here.replace(tzinfo=None, fold=0), moment):
+        here = moment.astimezone(self.zone).replace(tzinfo=None, fold=0)
+        return self.excluded_wall(here) or (moment if moment in self._excluded else None)
+
+    def excluded_wall(self, wall: datetime) -> date | datetime | None:
+        """The entry that leaves this local time out."""
+        for entry in (wall.date(), wall):
             if entry in self._excluded:
                 return entry
         return None

@@ -1,28 +1,18 @@
-"""The local times of a recurrence rule, found from anywhere with bounded effort.
+"""The local times of a recurrence rule of years, months or weeks, found with bounded effort.
 
 python-dateutil expands the rule. It can only count from the beginning, so it is given a beginning
-close to where one looks: a period (year, month, … second) that the interval meets.
+close to where one looks: a period (year, month, week) that the interval meets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers.rrule_text import (
-    DAILY,
-    FREQS,
-    HOURLY,
-    MINUTELY,
-    MONTHLY,
-    SECONDLY,
-    WEEKLY,
-    YEARLY,
-    Parts,
-)
+from tenure.triggers.rrule_text import FREQS, MONTHLY, WEEKLY, YEARLY, Parts
 
 # The calendar repeats itself, weekdays included. dateutil searches until the year 9999, so a rule
 # that never matches is searched where that is near.
@@ -61,13 +51,16 @@ class Recurrence:
         high = (self._number(wall) - self._zero) // self._parts.interval
         low, reach = high, 1
         # Back, ever faster, to a period from which on there is a time; then to the last such.
-        while not self._any(low, wall):
+        while (found_at := self._step(low, wall)) is None:
             if low <= 0 or reach > 2**40:
                 return None
-            high, low, reach = low, max(0, low - reach), reach * 2
+            high, low, reach = low, max(0, low - reach), reach * 4
+        # Of a rare rule the one that was found is the last: look right after it first.
+        low, middle = found_at, found_at + 1
         while high - low > 1:
+            found_at = self._step(middle, wall)
+            low, high = (low, middle) if found_at is None else (found_at, high)
             middle = (low + high) // 2
-            low, high = (middle, high) if self._any(middle, wall) else (low, middle)
         best = None
         for found in self._from(low):
             if found > wall:
@@ -75,10 +68,12 @@ class Recurrence:
             best = found if found >= self._start else best
         return best
 
-    def _any(self, step: int, wall: datetime) -> bool:
-        """Is there a time from the beginning of that period up to `wall`?"""
+    def _step(self, step: int, wall: datetime) -> int | None:
+        """The period of the first time from that one on, unless it is after `wall`."""
         found = next((f for f in self._from(step) if f >= self._start), None)
-        return found is not None and found <= wall
+        if found is None or found > wall:
+            return None
+        return (self._number(found) - self._zero) // self._parts.interval
 
     def _counted(self, count: int) -> datetime | None:
         times = (found for found in self._from(0) if found >= self._start)
@@ -103,19 +98,14 @@ class Recurrence:
 
     def _check_size(self) -> None:
         """Refuse rules that would have to be expanded too far for one answer."""
-        most = _DAYS_IN.get(self._parts.freq, 1)
-        for part, freq in (("byhour", HOURLY), ("byminute", MINUTELY), ("bysecond", SECONDLY)):
-            if self._parts.freq < freq:
-                most *= len(self._arguments[part])
+        most = _DAYS_IN[self._parts.freq]
+        for part in ("byhour", "byminute", "bysecond"):
+            most *= len(self._arguments[part])
         if most <= MOST_IN_A_PERIOD:
             return
         times = list(islice(self._from(0), MOST_IN_A_PERIOD + 1))
         if len({self._number(time) for time in times}) == 1 and len(times) > MOST_IN_A_PERIOD:
-            raise InvalidTrigger(
-                f"rrule: more than {MOST_IN_A_PERIOD:,} times in one period of its FREQ,"
-                f" {FREQS[self._parts.freq]}, are too many: use a smaller FREQ, such as"
-                " FREQ=MINUTELY, with the same BY… parts."
-            )
+            raise too_many(self._parts.freq)
 
     # -- periods, numbered ------------------------------------------------------------------------
 
@@ -126,10 +116,7 @@ class Recurrence:
             return wall.year
         if freq == MONTHLY:
             return wall.year * 12 + wall.month - 1
-        if freq == WEEKLY:
-            return (day - 1 - self._parts.wkst) // 7  # the calendar begins with a Monday
-        seconds = day * 86_400 + wall.hour * 3600 + wall.minute * 60 + wall.second
-        return seconds // _LENGTHS[freq]
+        return (day - 1 - self._parts.wkst) // 7  # the calendar begins with a Monday
 
     def _begin(self, number: int) -> datetime:
         """The first time of a period."""
@@ -138,13 +125,16 @@ class Recurrence:
             return datetime(number, 1, 1)  # noqa: DTZ001
         if freq == MONTHLY:
             return datetime(number // 12, number % 12 + 1, 1)  # noqa: DTZ001
-        if freq == WEEKLY:
-            return datetime.fromordinal(max(1, number * 7 + 1 + self._parts.wkst))
-        seconds = number * _LENGTHS[freq]
-        return datetime.fromordinal(seconds // 86_400) + timedelta(seconds=seconds % 86_400)
+        return datetime.fromordinal(max(1, number * 7 + 1 + self._parts.wkst))
 
 
-_LENGTHS = {DAILY: 86_400, HOURLY: 3600, MINUTELY: 60, SECONDLY: 1}
+def too_many(freq: int) -> InvalidTrigger:
+    return InvalidTrigger(
+        f"rrule: more than {MOST_IN_A_PERIOD:,} times in one period of its FREQ, {FREQS[freq]}, are"
+        " too many: use a smaller FREQ, such as FREQ=MINUTELY, with the same BY… parts."
+    )
+
+
 _NAMES = {
     "BYMONTH": "bymonth",
     "BYMONTHDAY": "bymonthday",
@@ -169,15 +159,11 @@ def _arguments(parts: Parts, start: datetime) -> dict[str, Any]:
             found.setdefault("bymonth", start.month)
         if parts.freq in (YEARLY, MONTHLY):
             found["bymonthday"] = start.day
-        elif parts.freq == WEEKLY:
+        else:
             found["byweekday"] = start.weekday()
     elif "byweekno" in found and not found.keys() & {"byyearday", "bymonthday", "byweekday"}:
         found["byweekday"] = start.weekday()
-    for part, freq, value in (
-        ("byhour", HOURLY, start.hour),
-        ("byminute", MINUTELY, start.minute),
-        ("bysecond", SECONDLY, start.second),
-    ):
-        if parts.freq < freq:
-            found.setdefault(part, (value,))
+    found.setdefault("byhour", (start.hour,))
+    found.setdefault("byminute", (start.minute,))
+    found.setdefault("bysecond", (start.second,))
     return {**found, "interval": parts.interval, "wkst": parts.wkst}

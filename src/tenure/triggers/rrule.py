@@ -11,10 +11,11 @@ from tenure.errors import InvalidTrigger
 from tenure.triggers import moments, rrule_text, zones
 from tenure.triggers.base import Bounded
 from tenure.triggers.check import check_keys, check_occurs, check_version
+from tenure.triggers.frequent import Frequent
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.recurrence import Recurrence
-from tenure.triggers.rrule_text import HOURLY, Parts
+from tenure.triggers.rrule_text import DAILY, HOURLY, Parts
 from tenure.triggers.walls import Policy, Walls, following, preceding
 
 _KEYS = KEYS | {"type", "v", "rule", "last"}
@@ -78,7 +79,7 @@ class RRule(Bounded):
     """The local time of the last one that COUNT allows; found once."""
     _parts: Parts = field(init=False, repr=False, compare=False)
     _policy: Policy = field(init=False, repr=False, compare=False)
-    _walls: Recurrence | None = field(init=False, repr=False, compare=False)
+    _walls: Recurrence | Frequent | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put, options = object.__setattr__, self.options
@@ -87,10 +88,11 @@ class RRule(Bounded):
         # What repeats within a day follows the clock on the wall; what has a time of day is fixed.
         fixed = parts.freq < HOURLY
         put(self, "_policy", options.policy(*(("after", "first") if fixed else ("skip", "both"))))
-        walls = None
+        walls: Recurrence | Frequent | None = None
         if options.first is not None:
             start = options.first.astimezone(options.zone).replace(tzinfo=None, fold=0)
-            walls = Recurrence(parts, start, self.last)
+            kind = Recurrence if parts.freq < DAILY else Frequent
+            walls = kind(parts, start, self.last)
             put(self, "last", walls.last)
         put(self, "_walls", walls)
 
@@ -109,7 +111,7 @@ class RRule(Bounded):
         return check_occurs(zoned.with_options(replace(zoned.options, start=begin)))
 
     @property
-    def _recurrence(self) -> Recurrence:
+    def _recurrence(self) -> Recurrence | Frequent:
         if self._walls is None:
             raise InvalidTrigger("this trigger has no start yet: call anchored(now) first")
         return self._walls

@@ -14,7 +14,9 @@ from tenure.triggers.every import Every
 from tenure.triggers.rrule import RRule
 
 _TYPES: dict[str, Any] = {"at": At, "cron": Cron, "every": Every, "rrule": RRule}
-LONGEST_TEXT = 1_000
+# 10,000 excluded times take some 300,000 characters.
+LONGEST_TEXT = 1_000_000
+LONGEST_ERROR = 500
 _encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 KNOWN: dict[str, tuple[int, ...]] = {name: kind.VERSIONS for name, kind in _TYPES.items()}
 """The types and versions that this code can read."""
@@ -43,16 +45,25 @@ def load(text: str) -> Trigger:
     of triggers, stores them as text; they stay that until they are planned.
     """
     try:
-        if not text.lstrip().startswith("{") and len(text) < LONGEST_TEXT:
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(
+                f"it has {len(text):,} characters; at most {LONGEST_TEXT:,} are allowed"
+            )
+        if not text.lstrip().startswith("{"):
             from tenure.triggers.text import parse
 
             return parse(text)
         data = json.loads(text)
         kind = data["type"]
-        if isinstance(kind, str) and kind not in _TYPES:
+        if not isinstance(kind, str):
+            raise ValueError(f"its type {kind!r} is not text")
+        if kind not in _TYPES:
             raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
         trigger: Trigger = _TYPES[kind].from_json(data)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         wrong = UnknownTrigger if isinstance(error, UnknownTrigger) else InvalidTrigger
-        raise wrong(f"the stored trigger {text[:200]!r} cannot be read: {error}") from error
+        said = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+        if len(said) > LONGEST_ERROR:
+            said = f"{said[:LONGEST_ERROR]} …"
+        raise wrong(f"the stored trigger {text[:200]!r} cannot be read: {said}") from error
     return trigger

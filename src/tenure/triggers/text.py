@@ -23,7 +23,7 @@ from tenure.triggers.every import every
 from tenure.triggers.rrule import rrule
 from tenure.triggers.stored import load
 
-_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold)=(\S+)")
+_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold)=(\S*)")
 _UNITS = {
     "seconds": ("s", "sec", "secs", "second", "seconds"),
     "minutes": ("m", "min", "mins", "minute", "minutes"),
@@ -50,10 +50,12 @@ def parse(text: str, **options: Any) -> Trigger:
         return load(text)
     kind = words[0].lower() if words else ""
     if kind not in _KINDS:
-        raise InvalidTrigger(f"{text!r} is not a trigger: {_advice(words)}")
+        raise InvalidTrigger(f"{text[:200]!r} is not a trigger: {_advice(words)}")
     end = len(words)
     while end > 1 and (found := _OPTION.fullmatch(words[end - 1])):
         name, value = found.groups()
+        if not value:
+            raise InvalidTrigger(f"{name}= has no value: write one after it, or leave it out.")
         if name in options:
             raise InvalidTrigger(f"{name} is given twice: {value!r} in the text, and beside it.")
         options[name] = _option(name, value)
@@ -101,8 +103,14 @@ def seconds(what: str, text: str) -> float:
     """A length of time in seconds: 30, 30s, 5m, 1h30m."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
+    try:
+        units = _units(text)
+    except InvalidTrigger:
+        raise InvalidTrigger(
+            f"{what}={text!r} is not a length of time: write 30, 30s, 5m or 1h30m."
+        ) from None
     total = 0.0
-    for unit, count in _units(text).items():
+    for unit, count in units.items():
         if unit not in _SECONDS:
             raise InvalidTrigger(f"{what}={text!r}: use seconds, minutes, hours or days.")
         total += count * _SECONDS[unit]

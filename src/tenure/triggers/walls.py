@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 
-from tenure.triggers.zones import Change, change, steady
+from tenure.triggers.zones import Change, change, change_at, steady
 
 INSTANT = timedelta(microseconds=1)
 # From UTC to a local time and back by way of these: replace(tzinfo=…) takes several times as long.
@@ -133,6 +133,14 @@ def skipped(walls: Walls, jump: Change) -> datetime | None:
     """The first local time of the rule that this jump skips."""
     found = walls.after(jump.begin - INSTANT)
     return found if found is not None and jump.skipped and found < jump.end else None
+
+
+def stands_for(walls: Walls, policy: Policy, moment: datetime) -> Change | None:
+    """The jump because of which alone this is an instant of the rule: just after a gap."""
+    if policy.gap != "after" or steady(policy.zone, moment.toordinal()) is not None:
+        return None
+    jump = change_at(moment, policy.zone)
+    return None if jump is None or not jump.skipped or contains(walls, jump.end) else jump
 
 
 def _utc(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:

@@ -102,6 +102,32 @@ def change_at(moment: datetime, there: tzinfo) -> Change | None:
     return Change(moment, min(walls), max(walls), skipped=walls[0] < walls[1])
 
 
+@lru_cache(maxsize=4096)
+def changes(there: tzinfo, year: int) -> tuple[datetime, ...]:
+    """When the clocks change in that year, in UTC."""
+    if there is UTC:
+        return ()
+    found, day = list[datetime](), datetime(year, 1, 1, tzinfo=UTC)
+    while day.year == year:
+        following = day + timedelta(days=1)
+        if day.astimezone(there).utcoffset() != following.astimezone(there).utcoffset():
+            found.append(_between(day, there))
+        day = following
+    return tuple(found)
+
+
+def _between(day: datetime, there: tzinfo) -> datetime:
+    """The change within the day after an instant, to the second."""
+    before, first, last = day.astimezone(there).utcoffset(), 0, 86_400
+    while first < last:
+        middle = (first + last) // 2
+        if (day + middle * _SECOND).astimezone(there).utcoffset() == before:
+            first = middle + 1
+        else:
+            last = middle
+    return day + first * _SECOND
+
+
 def _moment(wall: datetime, there: tzinfo, before: timedelta, after: timedelta) -> datetime:
     # The jump lies between the two readings of the local time, and on a whole second.
     wall = wall.replace(microsecond=0, tzinfo=UTC)
