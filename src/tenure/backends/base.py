@@ -213,8 +213,8 @@ class ScheduleStore(Protocol):
         - Each firing lands only if its schedule is due, and still is active with `version` and
           `expected`; otherwise it is *stale* and left for the next plan.
         - For each that lands: the missed stretch and the occurrence are inserted under their
-          unique key, a run is inserted for each, and the schedule moves on. An occurrence that
-          exists already is not fired again.
+          unique key, a run is inserted for each, and the schedule moves on, without the reason
+          for which it may have been put off. An occurrence that exists already is not fired again.
         - Overlap `skip`: the occurrence is recorded as skipped, without a run, if its lock key has
           a waiting or claimed run from before this transaction. The occurrences of one firing do
           not skip each other: what is caught up queues. A run that ends before the moment does

@@ -149,6 +149,7 @@ class MemorySchedules:
                 spec=replace(spec, trigger=firing.trigger or spec.trigger),
                 next_nominal=firing.next_nominal,
                 next_due=firing.next_due,
+                reason=None,
             )
         for fault in faults:
             schedule = t.schedules.get(fault.uid)

@@ -134,6 +134,9 @@ class CatchingUpContract:
         assert (put_off.active, put_off.reason) == (True, "not known here")
         assert (put_off.next_nominal, put_off.next_due) == (first, until)
         assert put_off.version == schedule.version
+        await harness.advance(60)
+        assert await harness.schedules.fire(fence, [firing(schedule)]) == Fired(fired=1)
+        assert (await harness.the("a")).reason is None
 
     # -- backfill -------------------------------------------------------------------------------
 

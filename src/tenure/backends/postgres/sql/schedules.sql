@@ -200,7 +200,7 @@ WITH office AS (
 ), moved AS (
     UPDATE {schema}.schedule s
     SET next_nominal = l.following, next_due = l.following_due,
-        trigger = coalesce(l.anchored, s.trigger)
+        trigger = coalesce(l.anchored, s.trigger), reason = NULL
     FROM landed l WHERE s.uid = l.uid
 ), runs AS (
     INSERT INTO {schema}.run (

@@ -142,7 +142,7 @@ WHERE state IN ('fired', 'skipped');
 
 -- name: move_on
 UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due,
-    "trigger" = coalesce(f.anchored, "trigger")
+    "trigger" = coalesce(f.anchored, "trigger"), reason = NULL
 FROM temp.tenure_firing f
 WHERE tenure_schedule.uid = f.uid AND f.state IS NOT NULL;
 
