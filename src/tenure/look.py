@@ -6,13 +6,17 @@ a moment. The boot clock only tells how much of that moment has passed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from tenure.model import DueBatch, DueSchedule, Firing
 from tenure.planning import Plan
+
+_next_due, _uid = attrgetter("next_due"), attrgetter("uid")
 
 
 @dataclass(slots=True)
@@ -20,18 +24,31 @@ class Tick:
     """What one transaction is to fire."""
 
     due: list[DueSchedule] = field(default_factory=list)
+    """Those that are late, and then the others as they come due."""
     plan: Plan = field(default_factory=Plan)
+
+    @property
+    def earliest(self) -> datetime:
+        return min(map(_next_due, self.due))
 
 
 class Look:
     """What the store answered, as long as no tick has taken it."""
 
-    def __init__(self, batch: DueBatch, asked_at: float, read_at: float) -> None:
+    def __init__(
+        self, batch: DueBatch, asked_at: float, read_at: float, *, by_age: bool = False
+    ) -> None:
         """`asked_at`, `read_at`: when the question went out and the answer was here, on the boot
-        clock. The store read its own in between."""
+        clock. The store read its own in between.
+
+        What is late is taken in the order in which it is stored: what lies side by side is then
+        written together. `by_age`: the oldest first, if not all of it may have its turn."""
         self._now = batch.now
         self._asked_at, self._read_at = asked_at, read_at
-        self._left = deque(batch.schedules)
+        overdue = bisect_right(batch.schedules, batch.now, key=_next_due)
+        late = batch.schedules[:overdue]
+        self._left = deque(late if by_age else sorted(late, key=_uid))
+        self._left.extend(batch.schedules[overdue:])
         self.next_due = batch.next_due
         """When the earliest is due of what a later look will find."""
 

@@ -38,7 +38,7 @@ HANDED_IN = 0.02
 BATCHES = 5
 """How many ticks a look is for, when there is much to do."""
 PLANNING_BUDGET = 0.5
-PIECE = 25
+PIECE = 100
 """How many are planned before others have their turn: the store's answer, a heartbeat."""
 STALE_PAUSE = 0.05
 LOOK_LASTS = 0.5
@@ -70,6 +70,8 @@ class Ticker(Service):
         """The term for which the clocks are compared."""
         self._stale = False
         """Was everything changed, or locked, that the last step was to fire?"""
+        self._slow = False
+        """Did the last look become too old before all of it had been fired?"""
         self._stretches: Stretches = {}
         self.last_tick: float | None = None
         """When the last tick succeeded, on the boot clock: healthy means that ticks advance."""
@@ -106,7 +108,7 @@ class Ticker(Service):
         # An answer that lay around while this process was frozen would look like a jump.
         if read_at - asked_at <= self._settings.call_timeout:
             self._watch_clock(batch.now, read_at)
-        return Look(batch, asked_at, read_at)
+        return Look(batch, asked_at, read_at, by_age=self._slow)
 
     async def _fire_all(self, fence: Fence, look: Look) -> float | None:
         """Fire what the look has found, tick by tick. How soon to look again; None: in time for
@@ -129,7 +131,8 @@ class Ticker(Service):
             left_out = left_out or tick.plan.more or done.stale > 0
             look.expect(tick.plan.firings)
             tick = await self._prepare(look, following)
-            if look.age(self.clock.monotonic()) > LOOK_LASTS:
+            self._slow = look.age(self.clock.monotonic()) > LOOK_LASTS
+            if self._slow:
                 break
         stuck, self._stale = self._stale, stale and not fired
         if stuck and self._stale:
@@ -166,7 +169,7 @@ class Ticker(Service):
         if self._leading() != fence:
             return None
         planned = tick.plan
-        late = max(0.0, -look.seconds_left(tick.due[0].next_due, self.clock.monotonic()))
+        late = max(0.0, -look.seconds_left(tick.earliest, self.clock.monotonic()))
         async with asyncio.timeout(self._settings.call_timeout):
             done = await self._schedules.fire(fence, planned.firings, planned.faults, at)
         self._tell(fence, late, planned, done)

@@ -221,6 +221,17 @@ async def test_a_look_that_has_become_old_is_not_planned_by(world: World) -> Non
     assert [tick.late for tick in ticks(world)] == pytest.approx([0.0, 1.5, 3.0])
 
 
+async def test_who_cannot_keep_up_fires_the_oldest_first(world: World) -> None:
+    for count in range(12):
+        await world.add(f"s{count:02}", 10 + 20 - count)  # the last to be stored is due first
+    world.clock.advance(30)
+    world.store.after["fire"] = lambda: world.clock.advance(1.0)
+    for _ in range(2):
+        assert await world.ticker.step() == 0.0
+    fired = {run.schedule for run in await world.backend.runs.all(limit=100)}
+    assert fired == {f"s{count:02}" for count in (0, 1, 2, 3, 4, 7, 8, 9, 10, 11)}
+
+
 async def test_what_is_locked_does_not_hold_up_the_others(world: World) -> None:
     """Somebody's open transaction has the first batch, and keeps it."""
     for count in range(8):

@@ -147,16 +147,17 @@ class SQLiteSchedules:
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
     ) -> Fired:
-        rows = _rows(firings)
+        plain, others = _rows(firings)
 
         def prepare(c: sqlite3.Connection) -> None:
-            if not rows:
+            if not firings:
                 return
             c.execute(_sql["firing_table"])
             c.execute(_sql["clear_firings"])
             c.execute("BEGIN")  # of the temporary database alone: it locks nothing of ours
             try:
-                c.executemany(_sql["put_firing"], rows)
+                c.executemany(_sql["put_plain_firing"], plain)
+                c.executemany(_sql["put_firing"], others)
             finally:
                 c.execute("COMMIT")
 
@@ -172,7 +173,7 @@ class SQLiteSchedules:
                     now=now,
                 )
                 c.execute(_sql["put_off" if fault.until else "set_aside"], values)
-            if not rows:
+            if not firings:
                 return Fired()
             last = c.execute(_sql["last_run"]).fetchone()
             values = self._named(
@@ -316,19 +317,25 @@ class SQLiteSchedules:
         return to_micros(self._clock.now())
 
 
-def _rows(firings: Sequence[Firing]) -> list[tuple[object, ...]]:
-    """One for each occurrence; the first of a firing carries the missed stretch."""
-    rows: list[tuple[object, ...]] = []
-    for uid, version, expected, occurrences, missed, next_nominal, next_due, trigger in firings:
-        before, upcoming = _micros(expected), _micros(next_nominal)
+def _rows(firings: Sequence[Firing]) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    """One for each occurrence, those of plain firings by themselves; the first of another firing
+    carries the missed stretch."""
+    plain: list[tuple[object, ...]] = []
+    others: list[tuple[object, ...]] = []
+    for firing in firings:
+        uid, version, expected, occurrences, missed, next_nominal, next_due, trigger = firing
+        if missed is trigger is None and next_due is next_nominal and len(occurrences) == 1:
+            [(nominal, due)] = occurrences
+            if nominal is expected and due is expected:
+                plain.append((uid, version, _micros(expected), _micros(next_nominal)))
+                continue
         stretch = _NOTHING if missed is None else _stretch(missed)
-        plan = upcoming, upcoming if next_due is next_nominal else _micros(next_due), trigger
+        plan = _micros(next_nominal), _micros(next_due), trigger
         for nominal, due in occurrences or _NO_OCCURRENCE:
-            at = before if nominal is expected else _micros(nominal)
-            late = at if due is nominal else _micros(due)
-            rows.append((uid, version, before, at, late, *stretch, *plan))
+            moments = _micros(expected), _micros(nominal), _micros(due)
+            others.append((uid, version, *moments, *stretch, *plan))
             stretch = _NOTHING
-    return rows
+    return plain, others
 
 
 _NOTHING: tuple[object, ...] = (None, None, None)

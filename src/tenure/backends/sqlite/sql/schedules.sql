@@ -88,6 +88,11 @@ INSERT INTO temp.tenure_firing
      next_due, anchored)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: put_plain_firing
+-- Nearly all of them: on time, and what is planned is what is due.
+INSERT INTO temp.tenure_firing (uid, version, expected, nominal, due, next_nominal, next_due)
+VALUES (?1, ?2, ?3, ?3, ?3, ?4, ?4);
+
 -- name: judge_firings
 -- A firing whose schedule is not due, or not as it was planned, keeps no state: it is stale.
 -- The plus signs keep SQLite from looking for schedules by when they are due, or by their namespace,
