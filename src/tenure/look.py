@@ -29,7 +29,7 @@ class Tick:
 
     @property
     def earliest(self) -> datetime:
-        return min(map(_next_due, self.due))
+        return min(schedule.next_due for schedule in self.due)
 
 
 class Look:

@@ -324,11 +324,10 @@ def _rows(firings: Sequence[Firing]) -> tuple[list[tuple[object, ...]], list[tup
     others: list[tuple[object, ...]] = []
     for firing in firings:
         uid, version, expected, occurrences, missed, next_nominal, next_due, trigger = firing
-        if missed is trigger is None and next_due is next_nominal and len(occurrences) == 1:
-            [(nominal, due)] = occurrences
-            if nominal is expected and due is expected:
-                plain.append((uid, version, _micros(expected), _micros(next_nominal)))
-                continue
+        simple = missed is None and trigger is None and next_due is next_nominal
+        if simple and len(occurrences) == 1 and occurrences[0] == (expected, expected):
+            plain.append((uid, version, _micros(expected), _micros(next_nominal)))
+            continue
         stretch = _NOTHING if missed is None else _stretch(missed)
         plan = _micros(next_nominal), _micros(next_due), trigger
         for nominal, due in occurrences or _NO_OCCURRENCE:
