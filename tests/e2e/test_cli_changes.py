@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,10 @@ def test_run_now_says_that_an_earlier_run_waits(shell: Shell) -> None:
     assert shell("schedules", "run-now", "a").code == 0
     skipped = shell("schedules", "run-now", "a")
     assert skipped.code == 1
-    assert "run 1 of 'a' has the same lock and waits to be executed" in skipped.err
+    found = re.search(r"run (\d+) of 'a' has the same lock and waits to be executed", skipped.err)
+    assert found, skipped.err
+    assert f"tenure runs show {found[1]}" in skipped.err
+    assert shell("runs", "show", found[1]).code == 0
     assert "leases list" not in skipped.err
 
 
