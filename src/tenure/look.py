@@ -16,6 +16,10 @@ from operator import attrgetter
 from tenure.model import DueBatch, DueSchedule, Firing
 from tenure.planning import Plan
 
+TOGETHER = timedelta(seconds=0.01)
+"""What comes due within this time is fired with the last of it: a transaction for each would cost
+far more than the moment that the first ones wait."""
+
 _next_due, _uid = attrgetter("next_due"), attrgetter("uid")
 
 
@@ -56,12 +60,12 @@ class Look:
         return boot - self._read_at
 
     def take(self, tick: Tick, most: int, boot: float) -> list[DueSchedule]:
-        """Let the tick have what has come due; or if it is empty, what the next instant brings."""
+        """Let the tick have what has come due; or if it is empty, what the next moment brings."""
         if not self._left:
             return []
         until = self._now + timedelta(seconds=boot - self._read_at)
-        if not tick.due:
-            until = max(until, self._left[0].next_due)
+        if not tick.due and self._left[0].next_due > until:
+            until = self._left[0].next_due + TOGETHER
         taken: list[DueSchedule] = []
         room = most - len(tick.due)
         while self._left and len(taken) < room and self._left[0].next_due <= until:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure import ticker
+from tenure import look, ticker
 from tenure.backends.base import LONGEST_WAIT
 from tenure.backends.memory import MemoryBackend
 from tenure.facts import (
@@ -37,6 +37,7 @@ from tenure.ticker import AHEAD, BATCHES, HANDED_IN, PIECE, PLANNING_BUDGET, STA
 from tenure.triggers import dump, every
 from tests.unit.services import SETTINGS, faulty, listening, names
 
+TOGETHER = look.TOGETHER.total_seconds()
 QUIET = replace(SETTINGS, idle_poll=300.0, batch=5)
 FENCE = Fence("leader", 1, "ann")
 
@@ -163,13 +164,32 @@ async def test_it_plans_ahead_and_fires_at_the_moment(world: World) -> None:
     assert await world.fired("at once") == []
 
 
-async def test_what_comes_due_while_the_store_is_busy_is_fired_together(world: World) -> None:
-    for count in range(5):
-        await world.add(f"s{count}", 10 + count / 1_000)
+async def test_what_comes_due_in_the_same_moment_is_fired_together(world: World) -> None:
+    for count in range(6):
+        await world.add(f"s{count}", 10 + count * 0.4 * TOGETHER)
     world.clock.advance(10)
-    world.store.after["fire"] = lambda: world.clock.advance(0.003)
+    step = asyncio.create_task(world.ticker.step())
+    await world.clock.settle()
+    assert [tick.fired for tick in ticks(world)] == [1]  # what is due already waits for nothing
+    world.clock.advance(1.1 * TOGETHER)
+    await world.clock.settle()
+    assert [tick.fired for tick in ticks(world)] == [1]
+    world.clock.advance(0.2 * TOGETHER)
+    await world.clock.settle()
+    assert [tick.fired for tick in ticks(world)] == [1, 3]
+    world.clock.advance(TOGETHER)
+    assert await step is not None
+    assert [tick.fired for tick in ticks(world)] == [1, 3, 2]
+    assert world.store.calls == {"due": 1, "fire": 3}
+
+
+async def test_what_comes_due_while_the_store_is_busy_is_fired_together(world: World) -> None:
+    for count in range(4):
+        await world.add(f"s{count}", 10 + count * 1.1 * TOGETHER)
+    world.clock.advance(10)
+    world.store.after["fire"] = lambda: world.clock.advance(2.5 * TOGETHER)
     assert await world.ticker.step() is not None
-    assert [tick.fired for tick in ticks(world)] == [1, 3, 1]
+    assert [tick.fired for tick in ticks(world)] == [1, 2, 1]
     assert world.store.calls == {"due": 1, "fire": 3}
 
 
