@@ -15,9 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from tenure.outcomes import NotBegun
 from tenure.tasks import Run, Task, is_async
 from tenure.threads import Threads
-from tenure.worker import Cancel, Ended, NotBegun
+from tenure.worker import Cancel, Ended
 
 Wrapper = Callable[[Callable[[], Any], Run], Any]
 """A hook around each task: called with what executes it, and its Run."""

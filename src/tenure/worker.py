@@ -12,34 +12,20 @@ they are given back for others.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from tenure.arguments import seconds
 from tenure.backends.base import RunStore
 from tenure.clock import Clock
-from tenure.errors import InvalidSchedule, Retry
-from tenure.facts import (
-    Facts,
-    RunFact,
-    RunFailed,
-    RunRefused,
-    RunRetried,
-    RunStarted,
-    RunSucceeded,
-)
-from tenure.model import OnCrash, Result, RunRecord, RunState
+from tenure.facts import Facts, RunRefused, RunStarted
+from tenure.model import OnCrash, RunRecord
+from tenure.outcomes import STOPPED, Outcome, about, failed, outcome, put_back
 from tenure.payload import decode
 from tenure.service import Service
 from tenure.settings import Settings
 from tenure.tasks import Run, Task, Tasks
 
-BACKOFF_MOST = 300.0
-ERROR_LENGTH = 8_000
 GATHER = 0.004
 SHORT = 0.02
 """Runs that take less than this are short: others may be claimed for their slots beforehand."""
@@ -47,9 +33,7 @@ AHEAD = 4
 """At the most so many times as many as are executed at a time."""
 AHEAD_FOR = 0.1
 """How long they may have to wait for a slot here."""
-STOPPED = "its node was stopped; it waits for another"
 NO_ROOM = "its node had no room for it; it waits for another"
-_PACKAGE = Path(__file__).parent
 
 Ended = Callable[[BaseException | None], None]
 """To be called once, on Tenure's loop, with what the task raised."""
@@ -57,13 +41,6 @@ Cancel = Callable[[], None]
 """Asks a task to come to its end; how it ended is told all the same."""
 Execute = Callable[[Task, Run, float | None, Ended], Cancel]
 """Begins to run a task within a timeout. It has not ended yet when this returns."""
-
-Outcome = tuple[Result, RunFact]
-"""What an attempt came to, and the fact to tell once the store has taken it."""
-
-
-class NotBegun(Exception):
-    """It was cancelled before its first line: nothing of it was executed."""
 
 
 class Worker(Service):
@@ -142,7 +119,7 @@ class Worker(Service):
     def _give_back(self, error: str) -> None:
         """What was not begun is for others."""
         if self._next:
-            self._results += [self._put_back(_run(record), error) for record in self._next]
+            self._results += [put_back(_run(record), error) for record in self._next]
             self._next.clear()
             self._ahead = 0
 
@@ -220,7 +197,7 @@ class Worker(Service):
     def _begin(self, node: str, records: list[RunRecord]) -> None:
         """Execute what was claimed, if this node still may."""
         if self._stopping:
-            self._results += [self._put_back(_run(record)) for record in records]
+            self._results += [put_back(_run(record)) for record in records]
         elif self._present() == node:
             self._next.extend(records)
             self._give_back_at = self.clock.monotonic() + AHEAD_FOR
@@ -244,20 +221,18 @@ class Worker(Service):
         if error is None and kwargs is None:
             error = f"its keyword arguments are not a JSON object: {record.kwargs[:200]!r}"
         if error is not None:
-            error = _storable(error)
-            result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
-            self._results.append((result, RunFailed(*_about(run), error=error)))
+            self._results.append(failed(run, error))
             self.wake()
             return
         late = ((record.claimed_at or record.due) - record.due).total_seconds()
-        self.facts.tell(RunStarted(*_about(run), late=late))
+        self.facts.tell(RunStarted(*about(run), late=late))
         begun = self.clock.monotonic()
 
         def ended(error: BaseException | None) -> None:
             took = self.clock.monotonic() - begun
             # What is abandoned with its node should not be lost without having begun.
             self._short += took < SHORT and record.on_crash is OnCrash.RERUN
-            self._ended(run, self._outcome(run, record, error, took))
+            self._ended(run, outcome(run, record, error, took, self._settings.backoff))
 
         self._running[run.id, run.attempt] = run, lambda: None
         self._idle.clear()
@@ -279,67 +254,6 @@ class Worker(Service):
             self._idle.set()
         if not self._next:
             self.wake()
-
-    def _outcome(
-        self, run: Run, record: RunRecord, error: BaseException | None, took: float
-    ) -> Outcome:
-        match error:
-            case None:
-                result = Result(run.id, run.attempt, run.node, RunState.SUCCEEDED)
-                return result, RunSucceeded(*_about(run), took=round(took, 6))
-            case NotBegun():
-                return self._put_back(run)
-            case asyncio.CancelledError():
-                return self._cut_off(run, record)
-            case Retry():
-                return self._again(run, record, error)
-            case TimeoutError():
-                said = str(error) or f"ran into its timeout of {record.timeout:g} s"
-                return self._failed(run, record, said)
-            case _:
-                return self._failed(run, record, _shown(error))
-
-    def _again(self, run: Run, record: RunRecord, asked: Retry) -> Outcome:
-        delay = asked.delay
-        if isinstance(delay, int | float) and delay < 0:
-            delay = 0.0  # until a moment that has passed
-        try:
-            # What no store can reckon with would keep this node's other results back, too.
-            delay = None if delay is None else seconds("delay", delay, zero=True)
-        except InvalidSchedule as wrong:
-            return self._failed(run, record, f"it raised Retry({str(asked)!r}), but {wrong}")
-        return self._failed(run, record, str(asked), delay, always=True)
-
-    def _cut_off(self, run: Run, record: RunRecord) -> Outcome:
-        if record.on_crash is OnCrash.RERUN:
-            return self._put_back(run)
-        # It may have done half of its work: whoever chose "abandon" wants no second half.
-        error = "its node was stopped in the middle of it"
-        result = Result(run.id, run.attempt, run.node, RunState.LOST, error)
-        return result, RunFailed(*_about(run), error=error)
-
-    def _put_back(self, run: Run, error: str = STOPPED) -> Outcome:
-        result = Result(run.id, run.attempt, run.node, RunState.WAITING, error)
-        return result, RunRetried(*_about(run), error=error)
-
-    def _failed(
-        self,
-        run: Run,
-        record: RunRecord,
-        error: str,
-        delay: float | None = None,
-        *,
-        always: bool = False,
-    ) -> Outcome:
-        error = _storable(error[-ERROR_LENGTH:])
-        if not always and record.failures >= record.retries:
-            result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
-            return result, RunFailed(*_about(run), error=error)
-        if delay is None:
-            delay = min(self._settings.backoff * 2 ** min(record.failures, 20), BACKOFF_MOST)
-        node, waiting = run.node, RunState.WAITING
-        result = Result(run.id, run.attempt, node, waiting, error, delay, failed=not always)
-        return result, RunRetried(*_about(run), error=error, delay=delay)
 
     async def _report(self) -> None:
         reporting = list(self._results)
@@ -368,21 +282,3 @@ def _run(record: RunRecord, kwargs: dict[str, Any] | None = None) -> Run:
         node=record.node or "",
         kwargs=kwargs or {},
     )
-
-
-def _about(run: Run) -> tuple[int, str, str, datetime, int, str]:
-    return run.id, run.task, run.schedule, run.nominal, run.attempt, run.node
-
-
-def _storable(text: str) -> str:
-    """Without what no database takes as text: halves of characters, and the zero byte."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
-
-
-def _shown(error: BaseException) -> str:
-    """The traceback, from the user's code on: how Tenure called it is not the user's concern."""
-    told = error.__traceback__
-    while told is not None and Path(told.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
-        told = told.tb_next
-    shown = error if told is None else error.with_traceback(told)
-    return "".join(traceback.format_exception(shown)).strip()

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tenure.outcomes import NotBegun
 from tenure.tasks import Run, Task
-from tenure.worker import Cancel, Ended, Execute, NotBegun
+from tenure.worker import Cancel, Ended, Execute
 
 Body = Callable[[Task, Run, float | None], Coroutine[Any, Any, None]]
 """Runs a task to its end, within a timeout; raises what the task raised."""
