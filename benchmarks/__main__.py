@@ -20,6 +20,7 @@ from benchmarks import (
     locks,
     many,
     outage,
+    processors,
     report,
     takeover,
     weekend,
@@ -51,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missed = False
     for name in options.stores:
         with STORES[name](options.directory) as store:
-            facts, stolen = report.machine(store, options.quick), report.Stolen()
-            figures, broken = _measure(store, options, begun)
-            facts |= stolen.facts()
+            facts, stretch = report.machine(store, options.quick), processors.Stretch()
+            figures, used, broken = _measure(store, options, begun)
+            facts |= processors.stolen(stretch.shares(), used)
         every = [figure for found in figures.values() for figure in found]
         missed = missed or any(figure.met is False for figure in every)
         failed += [f"{name} {benchmark}" for benchmark in broken]
@@ -71,21 +72,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(
     store: Store, options: argparse.Namespace, begun: float
-) -> tuple[dict[str, list[Figure]], list[str]]:
-    """All that were asked for. One that breaks takes none of the others with it."""
+) -> tuple[dict[str, list[Figure]], dict[str, processors.Shares | None], list[str]]:
+    """All that were asked for, and how the processors were used meanwhile. One that breaks takes none of the
+    others with it."""
     figures: dict[str, list[Figure]] = {}
+    used: dict[str, processors.Shares | None] = {}
     broken: list[str] = []
     for name in options.names or BENCHMARKS:
         say = _progress(f"{store.name} {name}", begun)
         if name in store.skips:
             say(f"left out: {store.skips[name]}")
             continue
+        stretch = processors.Stretch()
         try:
             figures[name] = BENCHMARKS[name](store, options.quick, say)
         except Exception:  # noqa: BLE001 - whatever it is, it is told
             say(f"FAILED\n{traceback.format_exc()}")
             broken.append(name)
-    return figures, broken
+        used[name] = stretch.shares()
+    return figures, used, broken
 
 
 def _progress(name: str, begun: float) -> Say:

@@ -11,13 +11,12 @@ from textwrap import fill
 from typing import Any
 
 from benchmarks.figures import Figure
+from benchmarks.processors import busy_before
 from benchmarks.stores import Store
 from tenure.errors import ConfigError
 
 BEGIN = "<!-- figures of {store}: filled in by scripts/bench --update -->"
 END = "<!-- end of the figures of {store} -->"
-BUSY = 0.5
-"""A load of so much per core before the run: its figures are marked."""
 WIDTH = 100
 HEADINGS = ("figure", "n", "median", "p99", "spread", "target", "met")
 
@@ -25,42 +24,15 @@ HEADINGS = ("figure", "n", "median", "p99", "spread", "target", "met")
 def machine(store: Store, quick: bool = False) -> dict[str, str]:
     """What the figures depend on; to be asked before the run."""
     kernel = ".".join(platform.release().split(".")[:2])
-    cores = os.cpu_count() or 1
-    load = os.getloadavg()[0]
-    busy = load > BUSY * cores
     return {
         **({"NO REAL FIGURES": "a quick run, to see that it works"} if quick else {}),
-        "cores": str(cores),
+        "cores": str(os.cpu_count() or 1),
         "Python": platform.python_version(),
         "system": f"{platform.system()} {kernel}, {platform.machine()}",
         **store.facts(),
-        "load before": f"{load:.1f}{', INDICATIVE ONLY: the machine was busy' if busy else ''}",
+        **busy_before(0.1 if quick else 3.0),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
-
-
-class Stolen:
-    """What a virtual machine's host gives to others of its processors' time, from now on."""
-
-    def __init__(self) -> None:
-        self._before = _times()
-
-    def facts(self) -> dict[str, str]:
-        before, after = self._before, _times()
-        if before is None or after is None or after[1] <= before[1]:
-            return {}
-        share = (after[0] - before[0]) / (after[1] - before[1])
-        return {"stolen by the host": f"{share:.1%} of the processors' time"}
-
-
-def _times() -> tuple[int, int] | None:
-    """Of all processors since they were started: stolen, and in all. None where nobody tells."""
-    try:
-        line = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
-        numbers = [int(number) for number in line.split()[1:9]]
-    except (OSError, ValueError):
-        return None
-    return numbers[7], sum(numbers)
 
 
 def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:

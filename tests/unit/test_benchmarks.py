@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import processors, report
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.figures import Figure, Say
+from benchmarks.processors import Shares, busy_before, stolen
 from benchmarks.stores import STORES, Store
 
 PROMISED = {
@@ -25,6 +27,7 @@ PROMISED = {
     "weekend": "weekend: 100 schedules caught up",
     "adding": "adding: 500 schedules in one call",
 }
+PROCESSORS = {"busy before", "stolen by the host"} if sys.platform == "linux" else set()
 FACTS = {
     "sqlite": {"SQLite", "file system"},
     "postgres": {"PostgreSQL", "psycopg", "file system"},
@@ -53,7 +56,7 @@ def test_each_runs_quickly_and_gives_its_figures(
     assert "targets" in shown.out
     assert "NO REAL FIGURES" in shown.out
     result = json.loads(written.read_text())[store]
-    assert {"cores", "Python", "system", "load before"} | FACTS[store] <= set(result["machine"])
+    assert {"cores", "Python", "system"} | PROCESSORS | FACTS[store] <= set(result["machine"])
     figures = {figure["what"]: figure for figure in result["benchmarks"][name]}
     assert any(what.startswith(PROMISED[name]) for what in figures)
     for figure in figures.values():
@@ -167,3 +170,18 @@ def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["speed"])
     assert "unknown: speed; there are takeover" in capsys.readouterr().err
+
+
+def test_what_the_host_took_is_told_of_each_benchmark() -> None:
+    whole, each = Shares(busy=0.4, stolen=0.012), {"cut": Shares(0.5, 0.2), "idle": None}
+    assert stolen(whole, each) == {"stolen by the host": "1.2% of the time (cut 20.0%)"}
+    assert stolen(None, each) == {}
+
+
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([[0, 0, 0, 0, 0, 0, 0, 0], [10, 0, 4, 70, 14, 0, 0, 2]] * 2)
+    monkeypatch.setattr(processors, "_ticks", lambda: next(ticks))
+    about = busy_before(0.0)["busy before"]
+    assert about == "16%, INDICATIVE ONLY: the machine was busy"
+    monkeypatch.setattr(processors, "BUSY", 0.2)
+    assert busy_before(0.0) == {"busy before": "16%"}
