@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(
     store: Store, options: argparse.Namespace, begun: float
 ) -> tuple[dict[str, list[Figure]], dict[str, processors.Shares | None], list[str]]:
-    """All that were asked for, and how the processors were used meanwhile. One that breaks takes none of the
-    others with it."""
+    """All that were asked for, and how the processors were used meanwhile. One that breaks takes
+    none of the others with it."""
     figures: dict[str, list[Figure]] = {}
     used: dict[str, processors.Shares | None] = {}
     broken: list[str] = []

@@ -17,9 +17,9 @@ from tests.unit.services import SETTINGS, declarer, names
 from tests.unit.test_elector import Candidate
 from tests.unit.test_keeper import World as KeeperWorld
 from tests.unit.test_reaper import World as ReaperWorld
-from tests.unit.test_ticker import World as TickerWorld
 from tests.unit.test_worker import World as WorkerWorld
 from tests.unit.test_worker import forever
+from tests.unit.ticking import World as TickerWorld
 
 
 async def test_doubt_about_a_claim_ends_only_with_an_answer() -> None:

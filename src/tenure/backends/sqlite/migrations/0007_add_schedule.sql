@@ -1,0 +1,1 @@
+-- Nothing: SQLite keeps no functions. A number means the same on both stores.
