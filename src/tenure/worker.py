@@ -5,8 +5,8 @@ A claim whose reply was lost is found again: the store is asked what this node h
 what is not being executed here is then started. Results are kept until the store has taken them.
 
 Every claim is a transaction. While runs are so short that it takes longer than they do, it claims
-more than there is room for, by as many as have just ended: they have a slot in no time. If not,
-they are given back for others.
+more than there is room for, by as many as ended while another claim was made: they have a slot in
+no time. If not, they are given back for others.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Worker(Service):
         """Claimed, and begun as soon as there is a slot: one is free only if none of these is."""
         self._give_back_at = float("inf")
         self._ahead = 0
-        """How many more are claimed than there is room for: as many as were short of late."""
+        """How many more are claimed than there is room for: as many short runs as have ended from
+        one claim to the next. The next burst finds it as the last one left it."""
         self._short = 0
         """How many short runs have ended since the last claim."""
         self._results: list[Outcome] = []
@@ -150,7 +151,7 @@ class Worker(Service):
         """Report what ended and take what waits, in one transaction."""
         names = [task.name for task in self._tasks]
         if self._results:
-            self._ahead = min(self._short, AHEAD * self._settings.concurrency)
+            self._ahead = min(max(self._ahead, self._short), AHEAD * self._settings.concurrency)
             self._short = 0
         limit = self._room + self._ahead
         reporting = list(self._results)
@@ -231,7 +232,10 @@ class Worker(Service):
         def ended(error: BaseException | None) -> None:
             took = self.clock.monotonic() - begun
             # What is abandoned with its node should not be lost without having begun.
-            self._short += took < SHORT and record.on_crash is OnCrash.RERUN
+            if took < SHORT and record.on_crash is OnCrash.RERUN:
+                self._short += 1
+            else:
+                self._short = self._ahead = 0
             self._ended(run, outcome(run, record, error, took, self._settings.backoff))
 
         self._running[run.id, run.attempt] = run, lambda: None

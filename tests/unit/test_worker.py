@@ -391,6 +391,37 @@ async def test_short_runs_are_claimed_ahead_of_their_slots() -> None:
     assert {run.state for run in await world.backend.runs.all(limit=99)} == {RunState.SUCCEEDED}
 
 
+async def test_the_next_burst_is_claimed_ahead_at_once_until_a_run_was_long() -> None:
+    world = World(concurrency=2)
+
+    async def burst() -> list[int]:
+        """How many of eight have begun after each claim."""
+        before = len(world.executed)
+        for _ in range(8):
+            await world.add()
+        begun: list[int] = []
+        while not begun or begun[-1] < 8:
+            await world.step()
+            begun.append(len(world.executed) - before)
+        await world.step()
+        return begun
+
+    assert await burst() == [2, 6, 8]
+    assert await burst() == [6, 8]
+
+    async def long(run: Run) -> None:
+        await world.clock.sleep(2 * SHORT)
+
+    await world.add()
+    world.behave = long
+    await world.step()
+    world.clock.advance(2 * SHORT)
+    await world.clock.settle()
+    world.behave = None
+    await world.step()
+    assert await burst() == [2, 6, 8]
+
+
 async def test_long_runs_are_not_claimed_ahead() -> None:
     world = World(concurrency=2)
 
