@@ -10,8 +10,8 @@ stops       it stops itself (SIGSTOP) inside its next firing transaction, each t
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
+import threading
 from typing import Any
 
 from tenure.backends.postgres import migrate
@@ -95,7 +95,9 @@ async def _by_hand(
 
 def _stop(options: Options) -> None:
     options.write("stopping")
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # To this very thread. What is sent to the process is for the main thread to take, and this one
+    # goes on until it did: on a busy machine past the end of the transaction.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":
