@@ -53,6 +53,7 @@ class TlsFront:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # refused handshakes
         self._ending = asyncio.Event()
+        self._lines: list[asyncio.StreamWriter] = []
         self._thread = threading.Thread(
             target=self._loop.run_until_complete, args=(self._serve(),), daemon=True
         )
@@ -79,9 +80,14 @@ class TlsFront:
         for task in carrying:
             task.cancel()
         await asyncio.gather(*carrying, return_exceptions=True)
+        # What is closed is open until the loop turns once more, and this is its last turn.
+        for line in self._lines:
+            line.transport.abort()
+        await asyncio.gather(*(line.wait_closed() for line in self._lines), return_exceptions=True)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        self._lines += [back, writer]
         try:
             done, left = await asyncio.wait(
                 [
