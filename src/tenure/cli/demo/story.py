@@ -13,9 +13,12 @@ from tenure.cli.demo.observer import ALL, Observer, Snapshot
 from tenure.cli.demo.verdict import SLACK, Takeover, Verdict, judge
 from tenure.clock import SystemClock
 from tenure.errors import TenureError
+from tenure.ticker import AHEAD
 
 FRAME = 0.1
-JUST_BEFORE = timedelta(milliseconds=10)
+JUST_BEFORE = timedelta(seconds=AHEAD) + timedelta(milliseconds=10)
+"""Before the leader looks what is due then: later it has handed that in, and its successor would
+have nothing to fire until something else is due."""
 FROZEN_FOR = TTL + 2.0
 _START_WITHIN = 60.0
 _SETTLE_WITHIN = 20.0

@@ -65,6 +65,7 @@ class WakeupContract:
             heard.clear()
             assert await harness.heard(heard)
         stop()
+        await asyncio.gather(*looks)  # none may still ask when the store is closed
 
     async def test_own_changes_wake_too(self, harness: Harness) -> None:
         heard = asyncio.Event()
