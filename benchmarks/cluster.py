@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -110,9 +111,10 @@ class Cluster:
         self._spawn()
 
     def freeze(self, pid: int) -> float:
-        """Stop it in its tracks; returns when."""
+        """Stop it in its tracks; returns when, once all its threads stand still."""
         at = time.time()
         self._nodes[pid].send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return at
 
     def thaw(self, pid: int) -> None:

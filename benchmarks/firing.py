@@ -58,8 +58,8 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
         for title, distinct in DISTINCT.items():
             wanted = rules(count, distinct)
             speeds = [(_ours(store, wanted), _bare(store, wanted)) for _ in range(looks)]
-            for found, values in zip((ours, bare), zip(*speeds, strict=True), strict=True):
-                found[title].append(statistics.median(values))
+            ours[title].append(statistics.median(mine for mine, _ in speeds))
+            bare[title].append(statistics.median(most for _, most in speeds))
             said = f"{ours[title][-1]:,.0f} firings a second, {bare[title][-1]:,.0f} bare"
             say(f"{number} of {repetitions}, {count:,} due, {title}: {said}")
         for peer in _promising(rivals):

@@ -45,7 +45,10 @@ def busy_before(seconds: float) -> dict[str, str]:
     """What is going on without us."""
     stretch = Stretch()
     time.sleep(seconds)
-    shares = stretch.shares()
+    return busy(stretch.shares())
+
+
+def busy(shares: Shares | None) -> dict[str, str]:
     if shares is None:
         return {}
     marked = ", INDICATIVE ONLY: the machine was busy" if shares.busy > BUSY else ""

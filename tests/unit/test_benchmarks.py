@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks import processors, report
+from benchmarks import report
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.figures import Figure, Say
-from benchmarks.processors import Shares, busy_before, stolen
+from benchmarks.processors import Shares, Stretch, busy, stolen
 from benchmarks.stores import STORES, Store
 
 PROMISED = {
@@ -178,10 +179,20 @@ def test_what_the_host_took_is_told_of_each_benchmark() -> None:
     assert stolen(None, each) == {}
 
 
-def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([[0, 0, 0, 0, 0, 0, 0, 0], [10, 0, 4, 70, 14, 0, 0, 2]] * 2)
-    monkeypatch.setattr(processors, "_ticks", lambda: next(ticks))
-    about = busy_before(0.0)["busy before"]
-    assert about == "16%, INDICATIVE ONLY: the machine was busy"
-    monkeypatch.setattr(processors, "BUSY", 0.2)
-    assert busy_before(0.0) == {"busy before": "16%"}
+def test_a_busy_machine_is_told() -> None:
+    marked = "16%, INDICATIVE ONLY: the machine was busy"
+    assert busy(Shares(busy=0.16, stolen=0.0)) == {"busy before": marked}
+    assert busy(Shares(busy=0.14, stolen=0.0)) == {"busy before": "14%"}
+    assert busy(None) == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts it")
+def test_work_is_seen_in_the_counters() -> None:
+    stretch = Stretch()
+    begun = time.process_time()
+    while time.process_time() < begun + 0.2:
+        pass
+    shares = stretch.shares()
+    assert shares is not None
+    assert 0 < shares.busy <= 1
+    assert 0 <= shares.stolen <= shares.busy

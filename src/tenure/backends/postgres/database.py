@@ -363,9 +363,6 @@ def _ready(poll: select.poll, wanted: Wait) -> Ready | None:
 
 def _cut(connection: Connection) -> None:
     """End it from below: whoever waits for it is told at once, and closes it."""
-    with suppress(OSError, psycopg.OperationalError):  # it may have ended already
-        line = socket.socket(fileno=os.dup(connection.pgconn.socket))
-        try:
-            line.shutdown(socket.SHUT_RDWR)
-        finally:
-            line.close()
+    ended = suppress(OSError, psycopg.OperationalError)  # it may have already
+    with ended, socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+        line.shutdown(socket.SHUT_RDWR)
