@@ -3,10 +3,15 @@
 idle        waits for the test's word; uses nothing of Tenure
 exits       leaves the lease's block by an exit, as a child of os.fork() may
 schedules   looks at what it inherited, then starts the very same scheduler object for itself
+asks        asks for a lease, and tells of the error
+
+How it is forked is `how`: fork, multiprocessing; in_c: by a library that tells Python only in the
+child, as uWSGI does; unseen: by one that does not tell Python at all.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import multiprocessing
 import os
@@ -14,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tenure import Lease, LeaseLost, Leases, Scheduler
+from tenure import Lease, LeaseLost, Leases, Scheduler, TenureError
 from tests.faults.programs.common import Options, start, told
 from tests.faults.programs.node import make
 
@@ -45,7 +50,9 @@ def main(options: Options) -> None:
 def _fork(how: str, child: Callable[[], None]) -> None:
     if how == "multiprocessing":
         multiprocessing.get_context("fork").Process(target=child).start()
-    elif os.fork() == 0:
+    elif (os.fork if how == "fork" else ctypes.PyDLL(None).fork)() == 0:
+        if how == "in_c":
+            ctypes.pythonapi.PyOS_AfterFork_Child()
         child()
         os._exit(0)
 
@@ -73,7 +80,15 @@ def _schedules(options: Options, scheduler: Scheduler, leases: Leases, lease: Le
     options.write("child ended")
 
 
-_CHILDREN = {"idle": _idle, "exits": _exits, "schedules": _schedules}
+def _asks(options: Options, scheduler: Scheduler, leases: Leases, lease: Lease) -> None:
+    try:
+        leases.acquire("guard")
+    except TenureError as error:
+        options.write("refused", error=str(error))
+    told(options, "end")
+
+
+_CHILDREN = {"idle": _idle, "exits": _exits, "schedules": _schedules, "asks": _asks}
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)

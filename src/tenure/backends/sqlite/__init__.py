@@ -7,7 +7,6 @@ lockfile.py.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
 
@@ -21,12 +20,14 @@ from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.backends.sqlite.releases import SQLiteReleases
+from tenure.backends.sqlite.rights import find_obstacle
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from tenure.model import Finding, Pending
+from tenure.threads import Threads
 
 
 class SQLiteBackend:
@@ -74,15 +75,18 @@ class SQLiteBackend:
             await self._for_the_rest.open(create=migrate)
             await self._migrate(migrate)
             await self._for_leases.open()
-            self._lock_file = self._open_lock_file()
+            self._lock_file = await self._open_lock_file()
+            self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
+            shared = (self.wakeups, self._namespace, self._clock)
+            self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
             await self._checkpoints.open()
         except BaseException:
             await self._for_the_rest.close()
             await self._for_leases.close()
+            if self._lock_file is not None:
+                self._lock_file.close()
+                self._lock_file = None
             raise
-        self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
-        shared = (self.wakeups, self._namespace, self._clock)
-        self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
         self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
         self.releases = SQLiteReleases(
             self._for_the_rest, self._namespace, self._clock, self.schedules.check
@@ -123,7 +127,7 @@ class SQLiteBackend:
             await connection.close()
 
     async def diagnose(self) -> list[Finding]:
-        return await diagnose(self.path, self._lock_file_path)
+        return await diagnose(self.path)
 
     async def _migrate(self, wanted: bool) -> None:
         def look(c: sqlite3.Connection) -> bool:
@@ -158,24 +162,17 @@ class SQLiteBackend:
                 f"there is no database {self.path}. Check the URL; `tenure migrate --url"
                 f" {self.location}` creates it, and so does the first start of a scheduler on it."
             )
-        for needed in (folder, self.path):
-            if needed.exists() and not os.access(needed, os.W_OK):
-                raise StoreUnavailable(
-                    f"{self.path} cannot be written: this user may not write to {needed}. Make the"
-                    " file, its -wal, -shm and -tenure and their folder writable for it, or mount"
-                    " the volume read-write. Nothing was changed."
-                )
-
-    @property
-    def _lock_file_path(self) -> Path:
-        return self.path.with_name(self.path.name + "-tenure")
-
-    def _open_lock_file(self) -> LockFile:
-        path = self._lock_file_path
-        try:
-            return LockFile.open(path)
-        except OSError as error:
+        obstacle = find_obstacle(self.path)
+        if obstacle is not None:
             raise StoreUnavailable(
-                f"the lock file {path} cannot be opened: {error.strerror}. It stands beside the"
-                " database and must be writable for every user that runs Tenure on it."
-            ) from error
+                f"{self.path} cannot be written: {obstacle.text}. {obstacle.remedy} Nothing was"
+                " changed."
+            )
+
+    async def _open_lock_file(self) -> LockFile:
+        # Not on the loop: it may have to wait for a moment, and so may a slow disk.
+        threads = Threads("tenure-lock-file")
+        try:
+            return await threads.call(LockFile.open, self.path)
+        finally:
+            threads.close()

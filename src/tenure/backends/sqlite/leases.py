@@ -117,7 +117,7 @@ class SQLiteLeases:
                 "pid_namespace": holder.pid_namespace,
                 "started": holder.started,
                 "lock_file": self._lock_file.id,
-                "lock_slot": self._slot,
+                "lock_slot": self._lock_file.affirm(self._slot),
                 "ttl": ttl,
                 "fenced": fenced,
                 "now": now,
@@ -149,6 +149,7 @@ class SQLiteLeases:
     async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
         def work(c: sqlite3.Connection) -> set[Grant]:
             now, boot_now = self._times()
+            self._lock_file.affirm(self._slot)
             values = {"now": now, "boot_now": boot_now, "boot": self._boot}
             return {g for g in grants if c.execute(_sql["renew"], self._key(g, **values)).rowcount}
 
@@ -287,8 +288,10 @@ class SQLiteLeases:
     def _proven_dead(self, row: sqlite3.Row) -> bool:
         if row["boot"] != self._boot or not self._boot:
             return False  # another kernel: its locks and processes are not ours to judge
-        if row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None:
-            return self._lock_file.is_free(row["lock_slot"])
+        known = row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None
+        if known and self._lock_file.is_free(row["lock_slot"]):
+            return True
+        # A locked slot proves no life: a child that C code forked may have it from its dead parent.
         holder = Holder(
             id=row["holder"],
             host=row["host"],
