@@ -15,6 +15,10 @@ from pathlib import Path
 
 from tenure.errors import StoreError, StoreUnavailable
 
+if sys.platform != "win32":
+    import grp
+    import pwd
+
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FLAGS |= getattr(os, "O_NONBLOCK", 0)  # a pipe in its place must not be waited for
 _AS_WE_ARE = os.access in os.supports_effective_ids
@@ -173,8 +177,6 @@ def _owner(path: Path) -> str:
 
 def _user(uid: int) -> str:
     if sys.platform != "win32":
-        import pwd
-
         with suppress(KeyError):
             return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     return f"uid {uid}"
@@ -182,8 +184,6 @@ def _user(uid: int) -> str:
 
 def _group(gid: int) -> str:
     if sys.platform != "win32":
-        import grp
-
         with suppress(KeyError):
             return f"{grp.getgrgid(gid).gr_name} (gid {gid})"
     return f"gid {gid}"
