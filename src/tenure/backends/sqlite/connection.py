@@ -29,12 +29,15 @@ Work = Callable[[sqlite3.Connection], T]
 OLDEST_SQLITE = (3, 33, 0)
 BUSY_AFTER = 5.0
 CLOSE_WITHIN = 2.0
+LARGEST_LOG = 32 * 1024**2
+"""In bytes: a longer write-ahead log, grown behind a long reader, is cut when it begins anew."""
 _STEP, _LONGEST_STEP = 0.0005, 0.008
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -16000",  # KB; a thousand firings do not fit into the usual 2 MB
+    f"PRAGMA journal_size_limit = {LARGEST_LOG}",
 )
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
 

@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from tenure.backends.sqlite import migrate
-from tenure.backends.sqlite.connection import OLDEST_SQLITE, Connection
+from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection
 from tenure.backends.sqlite.filesystem import check_file_system, check_space
 from tenure.backends.sqlite.kernel_locks import Process, describe
 from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
@@ -22,7 +22,8 @@ from tenure.errors import StoreUnavailable, TenureError
 from tenure.model import Finding, Severity
 
 PATIENCE = 1.0
-WAL_LARGE = 256 * 1024**2
+WAL_LARGE = 2 * LARGEST_LOG
+"""Far more than a log has that is emptied now and then."""
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 _real = SystemClock()
 
@@ -195,7 +196,7 @@ async def _log(path: Path) -> list[Finding]:
         return []
     if size < WAL_LARGE:
         return []
-    text = f"{wal.name} has grown to {_size(size)}: a reader keeps it from being emptied"
+    text = f"{wal.name} has grown to {_size(size)}: a long read kept it from being emptied"
     # Most reads take milliseconds: who is still, or again, at it a moment later may be the one.
     first = find_readers(path)
     await _real.sleep(PATIENCE)
