@@ -8,11 +8,13 @@ lockfile.py.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from tenure.backends.base import Joined
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.afterwards import Afterwards
+from tenure.backends.sqlite.backup import back_up
 from tenure.backends.sqlite.borrowed import Borrowed
 from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
@@ -128,6 +130,9 @@ class SQLiteBackend:
 
     async def diagnose(self) -> list[Finding]:
         return await diagnose(self.path)
+
+    def back_up(self, target: Path, *, replace: bool, progress: Callable[[int, int], None]) -> None:
+        back_up(self.path, target, replace=replace, progress=progress)
 
     async def _migrate(self, wanted: bool) -> None:
         def look(c: sqlite3.Connection) -> bool:

@@ -93,27 +93,40 @@ def open_lock_file(path: Path, database: Path, largest: int) -> int:
 
 
 def give_rights(file: int, database: Path) -> None:
-    """Let those use it who may write the database, and nobody else.
+    """Let those use a lock file who may write the database, and nobody else.
 
     Who may only read the database gets nothing: to read a lock file is to be able to lock it.
     """
     if sys.platform == "win32":
         return
-    model, own = database.stat(), os.fstat(file)
-    with suppress(PermissionError):  # not a member of that group: then it gets no rights
-        if os.geteuid() == 0 and (own.st_uid, own.st_gid) != (model.st_uid, model.st_gid):
-            os.fchown(file, model.st_uid, model.st_gid)
-        elif own.st_uid == os.geteuid() and own.st_gid != model.st_gid:
-            os.fchown(file, -1, model.st_gid)
-    own = os.fstat(file)
+    model = database.stat()
+    if os.geteuid() == 0 and os.fstat(file).st_uid != model.st_uid:
+        os.fchown(file, model.st_uid, -1)
     mode = 0o600
-    if model.st_mode & stat.S_IWGRP and own.st_gid == model.st_gid:
+    if model.st_mode & stat.S_IWGRP and _in_its_group(file, model):
         mode |= 0o060
     if model.st_mode & stat.S_IWOTH:
         mode |= 0o066
-    if stat.S_IMODE(own.st_mode) != mode:
+    if stat.S_IMODE(os.fstat(file).st_mode) != mode:
         with suppress(PermissionError):  # another's: it is for its owner to change
             os.fchmod(file, mode)
+
+
+def share_rights(file: int, database: Path) -> None:
+    """Let those read and write a copy who may read and write the database."""
+    if sys.platform == "win32":
+        return
+    model = database.stat()
+    mode = stat.S_IMODE(model.st_mode) & 0o666
+    os.fchmod(file, mode if _in_its_group(file, model) else mode & ~0o060)
+
+
+def _in_its_group(file: int, database: os.stat_result) -> bool:
+    """Is it the group's that the database is? It is given to it, if this user may do that."""
+    if sys.platform != "win32" and os.fstat(file).st_gid != database.st_gid:
+        with suppress(PermissionError):
+            os.fchown(file, -1, database.st_gid)
+    return os.fstat(file).st_gid == database.st_gid
 
 
 def _check(file: int, path: Path, database: Path, largest: int) -> None:
