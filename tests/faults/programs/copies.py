@@ -1,8 +1,6 @@
 """A scheduler whose task copies the data folder by plain means, as a naive backup does.
 
 The task holds the lease "guard" as well. It goes on until the test says leave.
-
-posix       as on a kernel that has only POSIX locks
 """
 
 from __future__ import annotations
@@ -12,15 +10,11 @@ import shutil
 from pathlib import Path
 
 from tenure import Leases, Run, every
-from tenure.backends.sqlite import lockfile
-from tenure.backends.sqlite.bytelocks import PosixLocks
 from tests.faults.programs.common import Options, start, told
 from tests.faults.programs.node import make
 
 
 def main(options: Options) -> None:
-    if options.get("posix"):
-        vars(lockfile)["locks_of"] = PosixLocks
     scheduler = make(options)
     leases = Leases(options["url"])
     data = Path(options["url"].removeprefix("sqlite:///")).parent
@@ -34,7 +28,7 @@ def main(options: Options) -> None:
             attempt=run.attempt,
         )
         with leases.hold("guard", ttl=options["ttl"]) as lease:
-            shutil.copytree(data, options["copy"])
+            shutil.copytree(data, options["copy"], dirs_exist_ok=True)
             options.write("copied", term=lease.term)
             told(options, "leave")
             lease.check()
@@ -42,6 +36,7 @@ def main(options: Options) -> None:
 
     scheduler.task(every(seconds=0.25), name="back_up", overlap="skip")(back_up)
     scheduler.run()
+    leases.close()
     options.write("ended")
 
 

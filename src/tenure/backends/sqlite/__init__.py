@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tenure.backends.base import Joined
 from tenure.backends.sqlite import migrate as migrations
+from tenure.backends.sqlite import sharedlocks
 from tenure.backends.sqlite.afterwards import Afterwards
 from tenure.backends.sqlite.backup import back_up
 from tenure.backends.sqlite.borrowed import Borrowed
@@ -20,7 +21,7 @@ from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
-from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
 from tenure.backends.sqlite.releases import SQLiteReleases
 from tenure.backends.sqlite.rights import find_obstacle
 from tenure.backends.sqlite.runs import SQLiteRuns
@@ -55,6 +56,7 @@ class SQLiteBackend:
             self._clock,
         )
         self._lock_file: LockFile | None = None
+        self._shared_locks: sharedlocks.SharedLocks | None = None
 
     @property
     def location(self) -> str:
@@ -77,14 +79,14 @@ class SQLiteBackend:
             await self._for_the_rest.open(create=migrate)
             await self._migrate(migrate)
             await self._for_leases.open()
+            self._shared_locks = sharedlocks.SharedLocks.take(self.path)
             self._lock_file = await self._open_lock_file()
             self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
             shared = (self.wakeups, self._namespace, self._clock)
             self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
             await self._checkpoints.open()
         except BaseException:
-            await self._for_the_rest.close()
-            await self._for_leases.close()
+            await self._close_connections()
             if self._lock_file is not None:
                 self._lock_file.close()
                 self._lock_file = None
@@ -111,11 +113,18 @@ class SQLiteBackend:
         self._afterwards.close()
         self.wakeups.close()
         await self._checkpoints.close()
-        await self._for_leases.close()
-        await self._for_the_rest.close()
+        await self._close_connections()
         self.leases.close()
         self._lock_file.close()
         self._lock_file = None
+
+    async def _close_connections(self) -> None:
+        if self._shared_locks is not None:
+            self._shared_locks.free()
+            self._shared_locks = None
+        await self._for_leases.close()
+        await self._for_the_rest.close()
+        sharedlocks.tidy()
 
     async def pending(self) -> Pending:
         self._check_path(create=True)
@@ -179,5 +188,10 @@ class SQLiteBackend:
         threads = Threads("tenure-lock-file")
         try:
             return await threads.call(LockFile.open, self.path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the lock file {lock_file_of(self.path)} cannot be used: {error.strerror}. It"
+                " needs a few kilobytes, on a file system with POSIX locks."
+            ) from error
         finally:
             threads.close()

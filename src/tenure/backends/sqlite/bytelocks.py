@@ -19,7 +19,7 @@ from typing import Protocol
 
 
 class ByteLocks(Protocol):
-    """Locks on bytes of the file behind one descriptor. Nothing here waits."""
+    """Locks on bytes of the file behind one descriptor. None of these waits."""
 
     lasting: bool
     """They end with the descriptor, and at no other time."""
@@ -28,7 +28,11 @@ class ByteLocks(Protocol):
         """Lock it for oneself alone. Locking again what one has is no change."""
         ...
 
-    def free(self, byte: int) -> None: ...
+    def share(self, byte: int, length: int) -> bool:
+        """Lock these together with others who do the same."""
+        ...
+
+    def free(self, byte: int, length: int = 1) -> None: ...
 
     def is_free(self, byte: int) -> bool:
         """Does nobody else have a lock on it? One's own locks do not count."""
@@ -49,20 +53,23 @@ if sys.platform != "win32":
             self._file = file
 
         def take(self, byte: int) -> bool:
-            return self._try(fcntl.LOCK_EX, byte)
+            return self._try(fcntl.LOCK_EX, byte, 1)
 
-        def free(self, byte: int) -> None:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, byte)
+        def share(self, byte: int, length: int) -> bool:
+            return self._try(fcntl.LOCK_SH, byte, length)
+
+        def free(self, byte: int, length: int = 1) -> None:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, length, byte)
 
         def is_free(self, byte: int) -> bool:
-            if not self._try(fcntl.LOCK_SH, byte):
+            if not self.share(byte, 1):
                 return False
             self.free(byte)
             return True
 
-        def _try(self, kind: int, byte: int) -> bool:
+        def _try(self, kind: int, byte: int, length: int) -> bool:
             try:
-                fcntl.lockf(self._file, kind | fcntl.LOCK_NB, 1, byte)
+                fcntl.lockf(self._file, kind | fcntl.LOCK_NB, length, byte)
             except OSError as error:
                 if error.errno in _HELD_ELSEWHERE:
                     return False
@@ -83,23 +90,29 @@ if sys.platform == "linux":
             self._file = file
 
         def take(self, byte: int) -> bool:
+            return self._try(fcntl.F_WRLCK, byte, 1)
+
+        def share(self, byte: int, length: int) -> bool:
+            return self._try(fcntl.F_RDLCK, byte, length)
+
+        def free(self, byte: int, length: int = 1) -> None:
+            self._ask(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, byte, length)
+
+        def is_free(self, byte: int) -> bool:
+            return self._ask(fcntl.F_OFD_GETLK, fcntl.F_WRLCK, byte, 1) == fcntl.F_UNLCK
+
+        def _try(self, kind: int, byte: int, length: int) -> bool:
             try:
-                self._ask(fcntl.F_OFD_SETLK, fcntl.F_WRLCK, byte)
+                self._ask(fcntl.F_OFD_SETLK, kind, byte, length)
             except OSError as error:
                 if error.errno in _HELD_ELSEWHERE:
                     return False
                 raise
             return True
 
-        def free(self, byte: int) -> None:
-            self._ask(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, byte)
-
-        def is_free(self, byte: int) -> bool:
-            return self._ask(fcntl.F_OFD_GETLK, fcntl.F_WRLCK, byte) == fcntl.F_UNLCK
-
-        def _ask(self, command: int, kind: int, byte: int) -> int:
+        def _ask(self, command: int, kind: int, byte: int, length: int) -> int:
             """Returns the kind of lock that is in the way, if the command asks for it."""
-            asked = _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+            asked = _FLOCK.pack(kind, os.SEEK_SET, byte, length, 0)
             answer = fcntl.fcntl(self._file, command, asked)
             found: int = _FLOCK.unpack(answer)[0]
             return found
