@@ -21,7 +21,7 @@ from tenure.backends.sqlite.connection import Connection, Work
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
-from tenure.identity import clock_domain, is_dead
+from tenure.identity import clock_domain, is_dead, is_gone
 from tenure.model import Grant, Holder, LeaseRecord, Tenure
 
 _sql = load("tenure.backends.sqlite", "sql/leases.sql")
@@ -288,10 +288,10 @@ class SQLiteLeases:
     def _proven_dead(self, row: sqlite3.Row) -> bool:
         if row["boot"] != self._boot or not self._boot:
             return False  # another kernel: its locks and processes are not ours to judge
-        known = row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None
-        if known and self._lock_file.is_free(row["lock_slot"]):
-            return True
-        # A locked slot proves no life: a child that C code forked may have it from its dead parent.
+        if row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None:
+            # A locked slot proves no life: a child that C code forked may have it from its parent.
+            free = self._lock_file.is_free(row["lock_slot"])
+            return free or is_gone(row["pid"], row["pid_namespace"])
         holder = Holder(
             id=row["holder"],
             host=row["host"],
