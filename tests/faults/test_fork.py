@@ -13,7 +13,7 @@ pytestmark = pytest.mark.faults
 TICK = task("tick", 0.25)
 
 
-@pytest.mark.parametrize("how", ["fork", "multiprocessing", "in_c", "unseen"])
+@pytest.mark.parametrize("how", ["fork", "multiprocessing", "subprocess", "in_c", "unseen"])
 def test_child_that_outlives_its_killed_parent_does_not_keep_its_locks(
     cluster: Cluster, how: str
 ) -> None:

@@ -6,7 +6,8 @@ schedules   looks at what it inherited, then starts the very same scheduler obje
 asks        asks for a lease, and tells of the error
 
 How it is forked is `how`: fork, multiprocessing; in_c: by a library that tells Python only in the
-child, as uWSGI does; unseen: by one that does not tell Python at all.
+child, as uWSGI does; unseen: by one that does not tell Python at all. With subprocess the child is
+another program, which only waits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ctypes
 import logging
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +24,14 @@ from collections.abc import Callable
 from tenure import Lease, LeaseLost, Leases, Scheduler, TenureError
 from tests.faults.programs.common import Options, start, told
 from tests.faults.programs.node import make
+
+_WAITS = """
+import sys
+from pathlib import Path
+from tests.faults.support import Journal
+Journal(Path(sys.argv[1])).write("forked", "child")
+sys.stdin.read()
+"""
 
 
 def main(options: Options) -> None:
@@ -39,7 +49,7 @@ def main(options: Options) -> None:
             options.write("forked", leads=leading.is_leader, schedules=scheduler.running)
             _CHILDREN[options["child"]](options, scheduler, leases, lease)
 
-        _fork(options.get("how", "fork"), child)
+        _fork(options, child)
         options.write("parent goes on")
         while told(options, "check"):
             lease.check()
@@ -47,8 +57,11 @@ def main(options: Options) -> None:
     options.write("ended")
 
 
-def _fork(how: str, child: Callable[[], None]) -> None:
-    if how == "multiprocessing":
+def _fork(options: Options, child: Callable[[], None]) -> None:
+    how = options.get("how", "fork")
+    if how == "subprocess":
+        subprocess.Popen([sys.executable, "-c", _WAITS, str(options.journal.path)])
+    elif how == "multiprocessing":
         multiprocessing.get_context("fork").Process(target=child).start()
     elif (os.fork if how == "fork" else ctypes.PyDLL(None).fork)() == 0:
         if how == "in_c":
