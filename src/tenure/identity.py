@@ -65,6 +65,22 @@ def is_dead(holder: Holder) -> bool:
     return False
 
 
+def is_gone(pid: int, pid_namespace: str) -> bool:
+    """A cheaper question about a process of this boot, to be asked often: has nobody its pid?
+
+    True only with proof, as above; but a zombie, and another process under the same pid, count as
+    that process.
+    """
+    try:
+        if pid_namespace:
+            os.kill(pid, 0)
+    except ProcessLookupError:
+        return pid_namespace == _namespace("pid")
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
 def _start_time(pid: int) -> int | None:
     """The kernel's start time of a process: 0 if it only waits to be reaped, None if not seen."""
     stat = _read(f"/proc/{pid}/stat")

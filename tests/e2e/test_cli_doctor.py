@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tenure.backends.sqlite.diagnose import WAL_LARGE
 from tests.e2e.command import APP, PATIENCE, Answer, at_hand, node, tenure, until
 
 WRITER = """
@@ -32,10 +33,9 @@ def examine(folder: Path) -> tuple[Answer, dict[str, dict[str, Any]]]:
 
 
 @contextmanager
-def frozen_writer(folder: Path) -> Iterator[int]:
-    """A process that was stopped while it had the write lock."""
+def _program(code: str, folder: Path, ready: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER],
+        [sys.executable, "-c", code],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -43,12 +43,19 @@ def frozen_writer(folder: Path) -> Iterator[int]:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "locked\n"
-        process.send_signal(signal.SIGSTOP)
-        yield process.pid
+        assert process.stdout.readline() == f"{ready}\n"
+        yield process
     finally:
         process.kill()
         process.communicate(timeout=PATIENCE)
+
+
+@contextmanager
+def frozen_writer(folder: Path) -> Iterator[int]:
+    """A process that was stopped while it had the write lock."""
+    with _program(WRITER, folder, "locked") as process:
+        process.send_signal(signal.SIGSTOP)
+        yield process.pid
 
 
 def test_a_healthy_cluster_is_found_healthy(tmp_path: Path) -> None:
@@ -80,6 +87,39 @@ def test_a_frozen_writer_is_named(tmp_path: Path) -> None:
         assert stuck.code == 1, "reading goes on while nobody can write"
     _, findings = examine(tmp_path)
     assert findings["write lock"]["severity"] == "ok"
+
+
+LONG_READER = """
+import sqlite3, sys
+connection = sqlite3.connect("jobs.db", isolation_level=None)
+connection.execute("BEGIN")
+connection.execute("SELECT count(*) FROM tenure_schedule").fetchone()
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux's /proc/locks")
+def test_a_reader_behind_which_the_log_grows_is_named(tmp_path: Path) -> None:
+    assert at_hand(tmp_path, "migrate", "--url", "sqlite:///jobs.db").code == 0
+    with (
+        _program(LONG_READER, tmp_path, "reading") as reader,
+        closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as writer,
+    ):
+        writer.execute("PRAGMA synchronous = OFF")
+        writer.execute("CREATE TABLE of_the_application (data)")
+        while (tmp_path / "jobs.db-wal").stat().st_size < WAL_LARGE:
+            writer.execute("INSERT INTO of_the_application VALUES (zeroblob(8000000))")
+        answer, findings = examine(tmp_path)
+        assert answer.code == 0, "a warning"
+        found = findings["log size"]
+        assert found["severity"] == "warning"
+        assert f"Reading now: process {reader.pid} ({sys.executable} -c" in found["text"]
+        assert "end its read transaction" in found["remedy"]
+    _, findings = examine(tmp_path)
+    assert "Reading now" not in findings["log size"]["text"]
+    _, findings = examine(tmp_path)
+    assert "log size" not in findings, "the last one to close the database has emptied the log"
 
 
 def test_what_a_killed_node_left_behind_is_found(tmp_path: Path) -> None:

@@ -126,8 +126,9 @@ def test_read_only_disk_is_told_and_nothing_is_lost(cluster: Cluster, disk: Smal
     assert node.wait() == 1
     assert "StoreUnavailable" in node.output
     assert f"{cluster.database} cannot be written" in node.output
-    assert "mount the volume read-write. Nothing was changed." in node.output
-    with Leases(cluster.url) as leases, pytest.raises(StoreUnavailable, match="mount the volume"):
+    assert "is mounted read-only. Mount the volume read-write" in node.output
+    assert "Nothing was changed." in node.output
+    with Leases(cluster.url) as leases, pytest.raises(StoreUnavailable, match="Mount the volume"):
         leases.acquire("anything")
     assert _digest(cluster.database) == before
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.faults
 TICK = task("tick", 0.25)
 
 
-@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
+@pytest.mark.parametrize("how", ["fork", "multiprocessing", "subprocess", "in_c", "unseen"])
 def test_child_that_outlives_its_killed_parent_does_not_keep_its_locks(
     cluster: Cluster, how: str
 ) -> None:
@@ -32,6 +32,21 @@ def test_child_that_outlives_its_killed_parent_does_not_keep_its_locks(
     # The child is there all the while: it ends only when its input does.
     child = cluster.journal.wait("forked", "child")
     assert cluster.lives(child.pid)
+    assert cluster.complaints() == []
+
+
+def test_child_of_a_fork_that_python_did_not_see_may_not_open_the_file(cluster: Cluster) -> None:
+    """What it inherited from its parent would have SQLite work without locks there."""
+    parent = _parent(cluster, "asks", how="in_c")
+    refused = cluster.journal.wait("refused", "child")
+    assert "Open it after the fork" in refused["error"]
+    assert _check(cluster)["leads"] is True
+    cluster.tell("child", "end")
+    until(lambda: not cluster.lives(refused.pid), "the child's end")
+    cluster.journal.wait("end", "parent", schedule="tick", after=_check(cluster).at)
+    parent.let_go()
+    assert parent.wait() == 0
+    assert cluster.store.sound()
     assert cluster.complaints() == []
 
 

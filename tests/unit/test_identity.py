@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 
-from tenure.identity import is_dead, new_holder
+import pytest
+
+from tenure.identity import is_dead, is_gone, new_holder
 
 
 def test_every_holder_is_another_of_the_same_process() -> None:
@@ -30,3 +32,15 @@ assert os.waitpid(pid, 0)[1] == 0
 assert int(os.read(read, 20)) == pid != parent.pid
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells pid namespaces apart")
+def test_a_pid_that_nobody_has_is_proof_within_its_namespace_only() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(timeout=30)
+    here = new_holder().pid_namespace
+    assert is_gone(ended.pid, here)
+    assert not is_gone(ended.pid, "pid:[1]")
+    assert not is_gone(ended.pid, "")
+    assert not is_gone(os.getpid(), here)
+    assert not is_gone(1 << 80, here)

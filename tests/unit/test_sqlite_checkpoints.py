@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sqlite3
 from pathlib import Path
 
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.backends.sqlite.checkpoints import ENOUGH, LAST_RESORT, LOOK_EVERY
+from tenure.backends.sqlite.connection import LARGEST_LOG
 from tenure.model import Change, ScheduleSpec
 
 
@@ -53,4 +56,30 @@ async def test_commits_copy_only_as_a_last_resort(tmp_path: Path) -> None:
             )
             assert row == (LAST_RESORT,)
     finally:
+        await backend.close()
+
+
+async def test_the_log_shrinks_once_a_long_reader_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    log = tmp_path / "a.db-wal"
+    backend = SQLiteBackend(path)
+    await backend.open()
+    reader = sqlite3.connect(path, isolation_level=None)
+    writer = sqlite3.connect(path, isolation_level=None)
+    try:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM tenure_schedule").fetchone()
+        writer.execute("PRAGMA synchronous = OFF")
+        writer.execute("CREATE TABLE of_the_application (data)")
+        while log.stat().st_size < 2 * LARGEST_LOG:
+            writer.execute("INSERT INTO of_the_application VALUES (zeroblob(8000000))")
+        reader.execute("ROLLBACK")
+        async with asyncio.timeout(30):
+            for number in itertools.count():  # as heartbeats and firings do
+                await backend.schedules.change([change(number)])
+                if log.stat().st_size <= LARGEST_LOG:
+                    break
+    finally:
+        reader.close()
+        writer.close()
         await backend.close()

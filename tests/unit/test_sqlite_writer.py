@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tenure.backends.sqlite.filesystem import judge, mount_of
-from tenure.backends.sqlite.writer import describe, find_writer, holder_of
+from tenure.backends.sqlite.kernel_locks import KernelLock, describe, parse
+from tenure.backends.sqlite.writer import find_writer
 from tenure.model import Severity
 
 LOCKS = """\
@@ -20,25 +21,32 @@ LOCKS = """\
 5: POSIX  ADVISORY  WRITE 16 fe:00:78 100 EOF
 6: POSIX  ADVISORY  WRITE 17 00:2a:79 120 120
 7: POSIX  ADVISORY  WRITE 0 fe:00:80 120 120
+8: OFDLCK ADVISORY  WRITE -1 fe:00:81 4096 4096
 """
 DISK = os.makedev(0xFE, 0)
 
 
 @pytest.mark.parametrize(
-    ("inode", "byte", "pid"),
+    ("inode", "byte", "pids"),
     [
-        (77, 120, 14),
-        (77, 122, 13),
-        (77, 123, None),
-        (78, 5_000, 16),
-        (79, 120, 17),
-        (80, 120, None),
-        (99, 120, None),
+        (77, 120, [12, 14]),
+        (77, 122, [13]),
+        (77, 123, []),
+        (78, 5_000, [16]),
+        (79, 120, [17]),
+        (81, 4_096, [-1]),
+        (99, 120, []),
     ],
-    ids=["held", "range", "free", "to the end", "other device", "other container", "other file"],
+    ids=["held", "range", "free", "to the end", "other device", "description", "other file"],
 )
-def test_holder_of_a_byte(inode: int, byte: int, pid: int | None) -> None:
-    assert holder_of(LOCKS, DISK, inode, byte) == pid
+def test_holders_of_a_byte(inode: int, byte: int, pids: list[int]) -> None:
+    found = [lock.pid for lock in parse(LOCKS, DISK, inode) if lock.covers(byte, byte)]
+    assert found == pids
+
+
+def test_locks_of_a_description_are_those_of_the_process_that_has_it() -> None:
+    text = "pos:\t0\nino:\t81\nlock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:81 4096 4096\n"
+    assert parse(text, DISK, 81, owner=21) == [KernelLock(21, True, 4096, 4096)]
 
 
 def test_nobody_writes_to_a_file_that_is_not_there(tmp_path: Path) -> None:

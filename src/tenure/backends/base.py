@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from tenure.model import (
@@ -422,4 +423,19 @@ class Upkeep(Protocol):
     async def diagnose(self) -> list[Finding]:
         """Everything about the store itself that can be checked from here. Does not raise for
         what it finds."""
+        ...
+
+
+@runtime_checkable
+class BacksUp(Protocol):
+    """A store that is a file, and copies itself while it is in use."""
+
+    def back_up(self, target: Path, *, replace: bool, progress: Callable[[int, int], None]) -> None:
+        """Copy all that was committed before the call to the file `target`; blocks.
+
+        - May be called on a backend that is not open. Nobody waits for it, reader or writer.
+        - `target` has the copy whole and checked, or is as it was. One that exists is replaced only
+          if that is wanted (`Conflict`), and a file of the store itself never (`ConfigError`).
+        - `progress` is called with how much is done, and how much there is.
+        """
         ...

@@ -19,6 +19,7 @@ COMMANDS = {
     "leases": "Who holds which lease and lock; their history; evict by force.",
     "doctor": "Check the store and the cluster, and say what to do.",
     "migrate": "Create the tables, or bring them up to date.",
+    "backup": "Copy a SQLite store to a file, while everything runs.",
 }
 
 

@@ -3,20 +3,35 @@
 idle        waits for the test's word; uses nothing of Tenure
 exits       leaves the lease's block by an exit, as a child of os.fork() may
 schedules   looks at what it inherited, then starts the very same scheduler object for itself
+asks        asks for a lease, and tells of the error
+
+How it is forked is `how`: fork, multiprocessing; in_c: by a library that tells Python only in the
+child, as uWSGI does; unseen: by one that does not tell Python at all. With subprocess the child is
+another program, which only waits.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 
-from tenure import Lease, LeaseLost, Leases, Scheduler
+from tenure import Lease, LeaseLost, Leases, Scheduler, TenureError
 from tests.faults.programs.common import Options, start, told
 from tests.faults.programs.node import make
+
+_WAITS = """
+import sys
+from pathlib import Path
+from tests.faults.support import Journal
+Journal(Path(sys.argv[1])).write("forked", "child")
+sys.stdin.read()
+"""
 
 
 def main(options: Options) -> None:
@@ -34,7 +49,7 @@ def main(options: Options) -> None:
             options.write("forked", leads=leading.is_leader, schedules=scheduler.running)
             _CHILDREN[options["child"]](options, scheduler, leases, lease)
 
-        _fork(options.get("how", "fork"), child)
+        _fork(options, child)
         options.write("parent goes on")
         while told(options, "check"):
             lease.check()
@@ -42,10 +57,15 @@ def main(options: Options) -> None:
     options.write("ended")
 
 
-def _fork(how: str, child: Callable[[], None]) -> None:
-    if how == "multiprocessing":
+def _fork(options: Options, child: Callable[[], None]) -> None:
+    how = options.get("how", "fork")
+    if how == "subprocess":
+        subprocess.Popen([sys.executable, "-c", _WAITS, str(options.journal.path)])
+    elif how == "multiprocessing":
         multiprocessing.get_context("fork").Process(target=child).start()
-    elif os.fork() == 0:
+    elif (os.fork if how == "fork" else ctypes.PyDLL(None).fork)() == 0:
+        if how == "in_c":
+            ctypes.pythonapi.PyOS_AfterFork_Child()
         child()
         os._exit(0)
 
@@ -73,7 +93,15 @@ def _schedules(options: Options, scheduler: Scheduler, leases: Leases, lease: Le
     options.write("child ended")
 
 
-_CHILDREN = {"idle": _idle, "exits": _exits, "schedules": _schedules}
+def _asks(options: Options, scheduler: Scheduler, leases: Leases, lease: Lease) -> None:
+    try:
+        leases.acquire("guard")
+    except TenureError as error:
+        options.write("refused", error=str(error))
+    told(options, "end")
+
+
+_CHILDREN = {"idle": _idle, "exits": _exits, "schedules": _schedules, "asks": _asks}
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)

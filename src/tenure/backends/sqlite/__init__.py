@@ -7,26 +7,30 @@ lockfile.py.
 
 from __future__ import annotations
 
-import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from tenure.backends.base import Joined
 from tenure.backends.sqlite import migrate as migrations
+from tenure.backends.sqlite import sharedlocks
 from tenure.backends.sqlite.afterwards import Afterwards
+from tenure.backends.sqlite.backup import back_up
 from tenure.backends.sqlite.borrowed import Borrowed
 from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
-from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
 from tenure.backends.sqlite.releases import SQLiteReleases
+from tenure.backends.sqlite.rights import find_obstacle
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from tenure.model import Finding, Pending
+from tenure.threads import Threads
 
 
 class SQLiteBackend:
@@ -52,6 +56,7 @@ class SQLiteBackend:
             self._clock,
         )
         self._lock_file: LockFile | None = None
+        self._shared_locks: sharedlocks.SharedLocks | None = None
 
     @property
     def location(self) -> str:
@@ -74,15 +79,18 @@ class SQLiteBackend:
             await self._for_the_rest.open(create=migrate)
             await self._migrate(migrate)
             await self._for_leases.open()
-            self._lock_file = self._open_lock_file()
+            self._shared_locks = sharedlocks.SharedLocks.take(self.path)
+            self._lock_file = await self._open_lock_file()
+            self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
+            shared = (self.wakeups, self._namespace, self._clock)
+            self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
             await self._checkpoints.open()
         except BaseException:
-            await self._for_the_rest.close()
-            await self._for_leases.close()
+            await self._close_connections()
+            if self._lock_file is not None:
+                self._lock_file.close()
+                self._lock_file = None
             raise
-        self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
-        shared = (self.wakeups, self._namespace, self._clock)
-        self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
         self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
         self.releases = SQLiteReleases(
             self._for_the_rest, self._namespace, self._clock, self.schedules.check
@@ -105,11 +113,18 @@ class SQLiteBackend:
         self._afterwards.close()
         self.wakeups.close()
         await self._checkpoints.close()
-        await self._for_leases.close()
-        await self._for_the_rest.close()
+        await self._close_connections()
         self.leases.close()
         self._lock_file.close()
         self._lock_file = None
+
+    async def _close_connections(self) -> None:
+        if self._shared_locks is not None:
+            self._shared_locks.free()
+            self._shared_locks = None
+        await self._for_leases.close()
+        await self._for_the_rest.close()
+        sharedlocks.tidy()
 
     async def pending(self) -> Pending:
         self._check_path(create=True)
@@ -123,7 +138,10 @@ class SQLiteBackend:
             await connection.close()
 
     async def diagnose(self) -> list[Finding]:
-        return await diagnose(self.path, self._lock_file_path)
+        return await diagnose(self.path)
+
+    def back_up(self, target: Path, *, replace: bool, progress: Callable[[int, int], None]) -> None:
+        back_up(self.path, target, replace=replace, progress=progress)
 
     async def _migrate(self, wanted: bool) -> None:
         def look(c: sqlite3.Connection) -> bool:
@@ -158,24 +176,22 @@ class SQLiteBackend:
                 f"there is no database {self.path}. Check the URL; `tenure migrate --url"
                 f" {self.location}` creates it, and so does the first start of a scheduler on it."
             )
-        for needed in (folder, self.path):
-            if needed.exists() and not os.access(needed, os.W_OK):
-                raise StoreUnavailable(
-                    f"{self.path} cannot be written: this user may not write to {needed}. Make the"
-                    " file, its -wal, -shm and -tenure and their folder writable for it, or mount"
-                    " the volume read-write. Nothing was changed."
-                )
+        obstacle = find_obstacle(self.path)
+        if obstacle is not None:
+            raise StoreUnavailable(
+                f"{self.path} cannot be written: {obstacle.text}. {obstacle.remedy} Nothing was"
+                " changed."
+            )
 
-    @property
-    def _lock_file_path(self) -> Path:
-        return self.path.with_name(self.path.name + "-tenure")
-
-    def _open_lock_file(self) -> LockFile:
-        path = self._lock_file_path
+    async def _open_lock_file(self) -> LockFile:
+        # Not on the loop: it may have to wait for a moment, and so may a slow disk.
+        threads = Threads("tenure-lock-file")
         try:
-            return LockFile.open(path)
+            return await threads.call(LockFile.open, self.path)
         except OSError as error:
             raise StoreUnavailable(
-                f"the lock file {path} cannot be opened: {error.strerror}. It stands beside the"
-                " database and must be writable for every user that runs Tenure on it."
+                f"the lock file {lock_file_of(self.path)} cannot be used: {error.strerror}. It"
+                " needs a few kilobytes, on a file system with POSIX locks."
             ) from error
+        finally:
+            threads.close()

@@ -9,6 +9,7 @@ has given up waiting must be able to call it off, so that nothing lands after it
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -28,12 +29,15 @@ Work = Callable[[sqlite3.Connection], T]
 OLDEST_SQLITE = (3, 33, 0)
 BUSY_AFTER = 5.0
 CLOSE_WITHIN = 2.0
+LARGEST_LOG = 32 * 1024**2
+"""In bytes: a longer write-ahead log, grown behind a long reader, is cut when it begins anew."""
 _STEP, _LONGEST_STEP = 0.0005, 0.008
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -16000",  # KB; a thousand firings do not fit into the usual 2 MB
+    f"PRAGMA journal_size_limit = {LARGEST_LOG}",
 )
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
 
@@ -67,6 +71,7 @@ class Connection:
         self._path = path
         self._threads = Threads(name)
         self._connection: sqlite3.Connection | None = None
+        self._opened_by = os.getpid()
         self._in_call = threading.Lock()
         forks.watch(self)
         self.statements = 0
@@ -124,6 +129,10 @@ class Connection:
             self._connection.close()
             self._connection = None
 
+    def is_inherited(self, path: Path) -> bool:
+        inherited = self._connection is not None and self._opened_by != os.getpid()
+        return inherited and self._path == path
+
     async def _call(self, function: Callable[[Work[T], _Wait], T], work: Work[T]) -> T:
         wait = _Wait()
         self.statements += 1
@@ -146,7 +155,14 @@ class Connection:
                 f"SQLite {sqlite3.sqlite_version} is too old; Tenure needs 3.33 or newer. Use a"
                 " newer Python build or another database."
             )
+        if not forks.may_open(self._path):
+            raise StoreError(
+                f"{self._path} was open in the process that this one was forked from, and Python"
+                " did not see the fork: SQLite would work without its locks here. Open it after"
+                " the fork (uWSGI: lazy-apps = true), or start a new process. Nothing was changed."
+            )
         with self._in_call:
+            self._opened_by = os.getpid()
             self._connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
                 uri=True,

@@ -7,26 +7,28 @@ POSIX locks of this process's connections.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from pathlib import Path
 
 from tenure.backends.sqlite import migrate
-from tenure.backends.sqlite.connection import OLDEST_SQLITE, Connection
+from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection
 from tenure.backends.sqlite.filesystem import check_file_system, check_space
-from tenure.backends.sqlite.lockfile import LockFile
-from tenure.backends.sqlite.writer import Writer, find_writer
+from tenure.backends.sqlite.kernel_locks import Process, describe
+from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
+from tenure.backends.sqlite.rights import beside, find_obstacle
+from tenure.backends.sqlite.writer import find_readers, find_writer
 from tenure.clock import SystemClock
 from tenure.errors import StoreUnavailable, TenureError
 from tenure.model import Finding, Severity
 
 PATIENCE = 1.0
-WAL_LARGE = 256 * 1024**2
+WAL_LARGE = 2 * LARGEST_LOG
+"""Far more than a log has that is emptied now and then."""
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 _real = SystemClock()
 
 
-async def diagnose(path: Path, lock_file: Path) -> list[Finding]:
+async def diagnose(path: Path) -> list[Finding]:
     """Each check needs the ones before it; the first that stops the rest ends the list."""
     findings = [_sqlite()]
     if not path.parent.is_dir():
@@ -40,9 +42,9 @@ async def diagnose(path: Path, lock_file: Path) -> list[Finding]:
     try:
         await connection.open(create=False)
         findings += await connection.read(_inside)
-        findings.append(_lock_file(lock_file))
+        findings.append(_lock_file(path))
         findings.append(await _write_lock(connection, path))
-        findings += _log(path)
+        findings += await _log(path)
     except TenureError as error:
         findings.append(Finding("open", _PROBLEM, str(error)))
     finally:
@@ -80,20 +82,10 @@ def _file(path: Path) -> tuple[Finding, bool]:
             f"Check the URL and the working folder ({Path.cwd()}); if it should be there:"
             f" tenure migrate --url sqlite:///{path}",
         ), False
-    for what in (path, path.parent):
-        if not os.access(what, os.R_OK | os.W_OK):
-            return Finding(
-                "file",
-                _PROBLEM,
-                f"{what} is not readable and writable for this user (uid {_uid()})",
-                "SQLite writes the file and, beside it, -wal and -shm: give this user both the"
-                " file and its folder, or run as the user that the scheduler runs as.",
-            ), os.access(path, os.R_OK)
+    obstacle = find_obstacle(path)
+    if obstacle is not None:
+        return Finding("file", _PROBLEM, obstacle.text, obstacle.remedy), False
     return Finding("file", _OK, f"{path}, {_size(path.stat().st_size)}, writable"), True
-
-
-def _uid() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else "?"
 
 
 def _inside(c: sqlite3.Connection) -> list[Finding]:
@@ -128,8 +120,9 @@ def _journal(mode: str) -> Finding:
     )
 
 
-def _lock_file(path: Path) -> Finding:
-    if not path.exists():
+def _lock_file(database: Path) -> Finding:
+    path = lock_file_of(database)
+    if not path.exists() and not path.is_symlink():
         return Finding(
             "lock file",
             _WARNING,
@@ -138,20 +131,21 @@ def _lock_file(path: Path) -> Finding:
             " keep it beside the database.",
         )
     try:
-        file = LockFile.open(path)
+        file = LockFile.open(database)
         try:
             slot = file.take_slot()
             if slot is not None:
                 file.free_slot(slot)
         finally:
             file.close()
+    except TenureError as error:
+        return Finding("lock file", _PROBLEM, str(error))
     except OSError as error:
         return Finding(
             "lock file",
             _PROBLEM,
             f"{path} cannot be locked: {error.strerror or error}",
-            "It must be writable for every user that runs Tenure on this database, on a file"
-            " system with POSIX locks.",
+            "It must be on a file system with POSIX locks.",
         )
     if slot is None:
         return Finding("lock file", _OK, "not used on this platform: the ttl decides")
@@ -172,7 +166,7 @@ async def _write_lock(connection: Connection, path: Path) -> Finding:
     return Finding("write lock", _OK, f"free; had it after {took:.0f} ms")
 
 
-def _blocked(writer: Writer | None) -> Finding:
+def _blocked(writer: Process | None) -> Finding:
     if writer is None:
         return Finding(
             "write lock",
@@ -194,22 +188,32 @@ def _blocked(writer: Writer | None) -> Finding:
     return Finding("write lock", _PROBLEM, f"held for {PATIENCE:g} s or more by {writer}", remedy)
 
 
-def _log(path: Path) -> list[Finding]:
-    wal = path.with_name(path.name + "-wal")
+async def _log(path: Path) -> list[Finding]:
+    wal = beside(path, "-wal")
     try:
         size = wal.stat().st_size
     except OSError:
         return []
     if size < WAL_LARGE:
         return []
-    return [
-        Finding(
-            "log size",
-            _WARNING,
-            f"{wal.name} has grown to {_size(size)}: a reader keeps it from being folded in",
-            "Look for a process that leaves a read transaction open on this file, and end it.",
+    text = f"{wal.name} has grown to {_size(size)}: a long read kept it from being emptied"
+    # Most reads take milliseconds: who is still, or again, at it a moment later may be the one.
+    first = find_readers(path)
+    await _real.sleep(PATIENCE)
+    readers = sorted(first & find_readers(path))
+    if not readers:
+        remedy = (
+            "If it does not shrink by itself, look for a process that leaves a read transaction"
+            " open on this file, perhaps in another container (`fuser` or `lsof` on the database"
+            " file)."
         )
-    ]
+        return [Finding("log size", _WARNING, text, remedy)]
+    named = "; ".join(str(describe(pid)) for pid in readers)
+    remedy = (
+        "Have it end its read transaction (commit, close the cursor or the connection), or end that"
+        " process. The log shrinks with one of the next writes."
+    )
+    return [Finding("log size", _WARNING, f"{text}. Reading now: {named}", remedy)]
 
 
 def _size(size: int) -> str:

@@ -11,14 +11,16 @@ that is safe only if none was in the middle of a call. Hence:
 - The child closes what it inherited, at once. The parent still has the file open, so this writes
   nothing to it, and the parent's locks are its own: they stay.
 
-A connection that does not come to rest in time (a disk that hangs) stays as it is, in a child that
-had better not use that file.
+A connection that does not come to rest in time (a disk that hangs) stays as it is, and so do all in
+a child that C code forked without the call before (uWSGI without lazy-apps). Nothing may close them
+there, and that child may not open the file: it is told so.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
@@ -36,11 +38,17 @@ class Forkable(Protocol):
         """In the child: close, without a word to anybody."""
         ...
 
+    def is_inherited(self, path: Path) -> bool:
+        """Did another process open this to that file?"""
+        ...
+
 
 _all: WeakSet[Forkable] = WeakSet()
 _still: list[Forkable] = []
 _restless: list[Forkable] = []
+_never_closed: list[Forkable] = []
 _forking = threading.Lock()
+_asked = False
 
 
 def watch(connection: Forkable) -> None:
@@ -49,8 +57,16 @@ def watch(connection: Forkable) -> None:
         _all.add(connection)
 
 
+def may_open(path: Path) -> bool:
+    """Is this process free of what another one had open to this file?"""
+    with _forking:
+        return not any(c.is_inherited(path) for c in [*_all, *_never_closed])
+
+
 def _before() -> None:
+    global _asked  # noqa: PLW0603 - the two sides of a fork have nothing else in common
     _forking.acquire()  # released on the other side of the fork
+    _asked = True
     for connection in list(_all):
         if connection.hold_still(PATIENCE):
             _still.append(connection)
@@ -61,18 +77,26 @@ def _before() -> None:
 def _in_parent() -> None:
     for connection in _still:
         connection.go_on()
-    _still.clear()
-    _restless.clear()
+    _over()
     _forking.release()
 
 
 def _in_child() -> None:
+    global _forking  # noqa: PLW0603 - without the call before, any thread may have had it
+    _forking = threading.Lock()
+    _never_closed.extend(_restless if _asked else _all)
     for connection in _still:
         connection.close_inherited()
         connection.go_on()
-    _still.clear()  # the restless ones are kept: nothing may close them here
     _all.clear()
-    _forking.release()
+    _over()
+
+
+def _over() -> None:
+    global _asked  # noqa: PLW0603
+    _asked = False
+    _still.clear()
+    _restless.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,7 +21,7 @@ from tenure.backends.sqlite.connection import Connection, Work
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
-from tenure.identity import clock_domain, is_dead
+from tenure.identity import clock_domain, is_dead, is_gone
 from tenure.model import Grant, Holder, LeaseRecord, Tenure
 
 _sql = load("tenure.backends.sqlite", "sql/leases.sql")
@@ -117,7 +117,7 @@ class SQLiteLeases:
                 "pid_namespace": holder.pid_namespace,
                 "started": holder.started,
                 "lock_file": self._lock_file.id,
-                "lock_slot": self._slot,
+                "lock_slot": self._lock_file.affirm(self._slot),
                 "ttl": ttl,
                 "fenced": fenced,
                 "now": now,
@@ -149,6 +149,7 @@ class SQLiteLeases:
     async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
         def work(c: sqlite3.Connection) -> set[Grant]:
             now, boot_now = self._times()
+            self._lock_file.affirm(self._slot)
             values = {"now": now, "boot_now": boot_now, "boot": self._boot}
             return {g for g in grants if c.execute(_sql["renew"], self._key(g, **values)).rowcount}
 
@@ -288,7 +289,9 @@ class SQLiteLeases:
         if row["boot"] != self._boot or not self._boot:
             return False  # another kernel: its locks and processes are not ours to judge
         if row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None:
-            return self._lock_file.is_free(row["lock_slot"])
+            # A locked slot proves no life: a child that C code forked may have it from its parent.
+            free = self._lock_file.is_free(row["lock_slot"])
+            return free or is_gone(row["pid"], row["pid_namespace"])
         holder = Holder(
             id=row["holder"],
             host=row["host"],

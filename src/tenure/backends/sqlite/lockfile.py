@@ -2,12 +2,11 @@
 
 `<database>-tenure` holds no data. Each open backend locks one byte of it, far beyond its end, at a
 random place (its *slot*). The kernel frees that lock when the process ends, however it ends, and
-at no other time: a free slot proves that its holder is dead, across containers too, as long as
-they share a kernel. These are POSIX record locks: a forked child does not inherit them, so a child
-that outlives its parent does not keep the dead parent alive.
+on Linux at no other time (bytelocks.py): a free slot proves that its holder is dead, across
+containers too, as long as they share a kernel.
 
-POSIX locks have one trap: closing *any* descriptor of a file drops all locks that the process has
-on it. So there is one descriptor per file and process, shared by all backends that use it.
+A process has one descriptor of the file, shared by all its backends. A forked child closes what it
+inherited, at once: a child that outlives its parent must not keep the dead parent alive.
 
 The file begins with numbers, one for each of 512 topics. To wake others is to write a fresh one; to
 be woken is to look now and then, which costs a system call and no query.
@@ -17,45 +16,65 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-if sys.platform != "win32":  # there: no proof of death, the ttl decides
-    import fcntl
+from tenure.backends.sqlite.bytelocks import locks_of
+from tenure.backends.sqlite.kernel_locks import describe, locks_on
+from tenure.backends.sqlite.rights import beside, open_lock_file
+from tenure.clock import SystemClock
+from tenure.errors import StoreUnavailable
 
+PATIENCE = 2.0
+"""How many seconds a start waits for another that is just writing the file."""
 _TOPICS = 512
 _NUMBER = 8
 _ID_AT = _TOPICS * _NUMBER
 _ID_LENGTH = 16
+SIZE = _ID_AT + _ID_LENGTH
 _SLOTS_FROM = 1 << 20
 
 _files: dict[tuple[int, int], LockFile] = {}
 _guard = threading.Lock()
+_real = SystemClock()
+
+
+def lock_file_of(database: Path) -> Path:
+    return beside(database, "-tenure")
 
 
 class LockFile:
     """The lock file of one database, as this process has it open. Use `LockFile.open`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, database: Path) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self._pid = os.getpid()
+        self._file = open_lock_file(path, database, SIZE)
+        self._locks = locks_of(self._file)
         self._slots: set[int] = set()
         self._users = 0
-        self.id = self._read_or_write_id()
+        try:
+            self.id = self._read_or_write_id()
+        except BaseException:
+            os.close(self._file)
+            raise
 
     @classmethod
-    def open(cls, path: Path) -> LockFile:
-        """The lock file at this path: the one that this process already has open, if it has."""
+    def open(cls, database: Path) -> LockFile:
+        """The lock file of this database: the one that this process has open, if it has.
+
+        May take as long as `PATIENCE`.
+        """
+        path = lock_file_of(database)
         with _guard:
             file = None
-            if path.exists():
-                stat = path.stat()
+            with suppress(FileNotFoundError):
+                stat = path.lstat()
                 file = _files.get((stat.st_dev, stat.st_ino))
-            if file is None:
-                file = cls(path)
+            if file is None or file._pid != os.getpid():
+                file = cls(path, database)
                 stat = os.fstat(file._file)
                 _files[stat.st_dev, stat.st_ino] = file
             file._users += 1
@@ -71,30 +90,35 @@ class LockFile:
 
     def take_slot(self) -> int | None:
         """Lock a byte of one's own; None where the platform has no such locks."""
-        if sys.platform == "win32":
+        if self._locks is None:
             return None
         slot = _SLOTS_FROM + secrets.randbits(60)
-        fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
+        if not self._locks.take(slot):
+            raise self._held(slot)
         self._slots.add(slot)
+        return slot
+
+    def affirm(self, slot: int | None) -> int | None:
+        """See to it that this slot of ours is locked: where the kernel may have dropped the lock,
+        it is taken again."""
+        if slot is not None and self._locks is not None and not self._locks.lasting:
+            with suppress(OSError):
+                self._locks.take(slot)
         return slot
 
     def free_slot(self, slot: int) -> None:
         self._slots.discard(slot)
-        if sys.platform != "win32":
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, slot)
+        if self._locks is not None:
+            self._locks.free(slot)
 
     def is_free(self, slot: int) -> bool:
         """Is it proven that whoever locked this slot is gone?"""
-        if sys.platform == "win32":
-            return False
-        if slot in self._slots:
+        if self._locks is None or slot in self._slots:
             return False  # our own locks never conflict with ourselves: they would seem free
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, slot)
+            return self._locks.is_free(slot)
         except OSError:
             return False
-        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, slot)
-        return True
 
     def wake(self, topic: str) -> None:
         """Change the topic's number. A full disk makes it a wake-up lost, and no more."""
@@ -106,18 +130,34 @@ class LockFile:
 
     def _read_or_write_id(self) -> str:
         """What tells this file from another one put in its place later, and from copies of it:
-        a copy has the same content, but nobody's locks."""
-        if sys.platform != "win32":
-            fcntl.lockf(self._file, fcntl.LOCK_EX, 1, _ID_AT)
-        try:
-            written = _read_at(self._file, _ID_LENGTH, _ID_AT)
-            if len(written) < _ID_LENGTH:
-                written = secrets.token_bytes(_ID_LENGTH)
-                _write_at(self._file, written, _ID_AT)
-        finally:
-            if sys.platform != "win32":
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _ID_AT)
+        a copy has the same content, but nobody's locks.
+
+        It is written once, under a lock. To read it needs none: it is there whole, or not at all.
+        """
+        until = _real.monotonic() + PATIENCE
+        while len(written := _read_at(self._file, _ID_LENGTH, _ID_AT)) < _ID_LENGTH:
+            if self._locks is None or self._locks.take(_ID_AT):
+                try:
+                    if len(_read_at(self._file, _ID_LENGTH, _ID_AT)) < _ID_LENGTH:
+                        _write_at(self._file, secrets.token_bytes(_ID_LENGTH), _ID_AT)
+                finally:
+                    if self._locks is not None:
+                        self._locks.free(_ID_AT)
+            elif _real.monotonic() > until:
+                raise self._held(_ID_AT)
+            else:
+                _real.block(0.005)
         return f"{written.hex()}:{os.fstat(self._file).st_ino}"
+
+    def _held(self, byte: int) -> StoreUnavailable:
+        pids = {lock.pid for lock in locks_on(self.path) if lock.covers(byte, byte)}
+        who = ", ".join(str(describe(pid)) for pid in sorted(pids))
+        return StoreUnavailable(
+            f"the lock file {self.path} is locked by"
+            f" {who or 'a process that cannot be seen from here (another container or user)'}."
+            " Tenure itself locks single bytes, each its own: end that process, or have it leave"
+            " this file alone; then try again."
+        )
 
 
 def _place(topic: str) -> int:
@@ -148,16 +188,26 @@ else:  # Windows: positions are shared, so one at a time
 _position = threading.Lock()
 
 
+def _before_fork() -> None:
+    _guard.acquire()  # nobody is in the middle of opening or closing
+
+
+def _in_parent() -> None:
+    _guard.release()
+
+
 def _in_child() -> None:
-    """The locks are the parent's; a forked child starts without any, and without its files."""
+    """The locks are the parent's; a forked child starts without any, and without its files.
+
+    A fork in C, as uWSGI's, may come without the call before it: nothing here relies on that.
+    """
+    global _guard, _position
+    _guard, _position = threading.Lock(), threading.Lock()
     for file in _files.values():
         os.close(file._file)
         file._file = -1
     _files.clear()
-    _guard.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
