@@ -74,7 +74,10 @@ def ordinary_user() -> Iterator[User]:
     """For root alone: whoever else runs the tests is one."""
     if os.geteuid() != 0:
         raise CannotBeSetUp("only root can become another user, and only root needs to")
-    account = pwd.getpwnam(ACCOUNT)
+    try:
+        account = pwd.getpwnam(ACCOUNT)
+    except KeyError:
+        raise CannotBeSetUp(f"this machine has no user {ACCOUNT}") from None
     home = Path(tempfile.mkdtemp(prefix="tenure-user-", dir=_open_folder()))
     try:
         (home / "tmp").mkdir()
