@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,13 @@ from tests.support.servers import PostgresServer
 def pytest_addoption(parser: pytest.Parser) -> None:
     # Here and not in tests/simulation: pytest asks no deeper conftest for options.
     parser.addoption("--seed", type=int, help="replay this one simulated history")
+
+
+def pytest_configure() -> None:
+    # A shell has the processes that it starts in the background ignore SIGINT, and theirs too;
+    # tests send it to themselves and to others.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -91,5 +91,12 @@ class Service:
 
 
 def why(error: Exception) -> str:
-    """What a failed call to a store says; of a timeout, what the store was waiting for."""
-    return str(error) or str(error.__cause__ or "") or "no answer in time"
+    """What a failed call to a store says; of a timeout, what the store was waiting for.
+
+    The store puts that into the cancellation. `asyncio.timeout` makes it the cause of its own
+    error, except in early releases of Python 3.11: Debian 12 has one of them.
+    """
+    reason = error.__cause__
+    if reason is None and isinstance(error.__context__, asyncio.CancelledError):
+        reason = error.__context__
+    return str(error) or str(reason or "") or "no answer in time"

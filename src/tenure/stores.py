@@ -7,9 +7,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tenure.backends.base import Backend, LeaseBackend
+from tenure.backends.urls import scheme_of
 from tenure.clock import Clock
 from tenure.errors import ConfigError
 from tenure.handed_in import made_by, url_of
@@ -62,7 +63,7 @@ def parse(
     """
     if not namespace or not namespace.isprintable() or len(namespace) > 100:
         raise ConfigError(f"namespace must be 1 to 100 printable characters, not {namespace!r}.")
-    scheme = urlsplit(url).scheme.split("+")[0] if "://" in url else ""
+    scheme = scheme_of(url).split("+")[0]
     if scheme == "sqlite":
         path = _sqlite_path(url)
         return lambda: _make("sqlite", "SQLiteBackend", path, namespace=namespace, clock=clock)
@@ -97,7 +98,7 @@ def parse_leases(
 
 
 def is_redis_url(url: str) -> bool:
-    return urlsplit(url).scheme.split("+")[0] in _REDIS
+    return scheme_of(url).split("+")[0] in _REDIS
 
 
 def _sqlite_path(url: str) -> Path:

@@ -65,15 +65,12 @@ class Answer:
         return f"exit code {self.code}\n{self.out}\n{self.err}"
 
 
-def tenure(
-    folder: Path, *args: object, stdin: str = "", user: int | None = None, **environ: str
-) -> Answer:
+def tenure(folder: Path, *args: object, stdin: str = "", **environ: str) -> Answer:
     """Run a command in a folder, to its end."""
     done = subprocess.run(
         [EXECUTABLE, *map(str, args)],
         cwd=folder,
         env=_environment(environ),
-        user=user,
         input=stdin,
         capture_output=True,
         text=True,

@@ -166,6 +166,7 @@ def test_database_without_tables_is_left_alone_unless_migration_is_wanted(
     scheduler.stop()
 
 
+@pytest.mark.as_user
 @pytest.mark.parametrize(
     ("folder_mode", "file_mode", "says"),
     [

@@ -72,6 +72,7 @@ def test_a_healthy_cluster_is_found_healthy(tmp_path: Path) -> None:
         assert "no problems" in text.out
 
 
+@pytest.mark.as_user
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux's /proc/locks")
 def test_a_frozen_writer_is_named(tmp_path: Path) -> None:
     assert at_hand(tmp_path, "migrate", "--url", "sqlite:///jobs.db").code == 0

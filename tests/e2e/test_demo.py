@@ -55,6 +55,7 @@ def _demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.as_user
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_without_a_terminal_it_prints_lines_and_a_summary_and_ends(tmp_path: Path) -> None:

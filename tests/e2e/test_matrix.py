@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.docs.markdown import table
-from tests.support import matrix, servers
-from tests.support.interpreters import Interpreter, minimum, oldest_and_newest
+from tests.support import interpreters, matrix, servers
+from tests.support.interpreters import SYSTEM, Interpreter, chosen, minimum
 from tests.support.matrix import OLDER, ROOT, WHEELS, CannotBeSetUp, Combination, Outcome, Server
 
 
@@ -18,24 +20,57 @@ def python(*version: int) -> Interpreter:
     return Interpreter(Path("/somewhere/python"), (version[0], version[1], version[2]))
 
 
+def system(*version: int) -> Interpreter:
+    return replace(python(*version), path=SYSTEM)
+
+
 @pytest.mark.parametrize(
-    ("found", "oldest", "newest"),
+    ("found", "expected"),
     [
-        ([], None, None),
-        ([python(3, 10, 9)], None, None),
-        ([python(3, 11, 7)], python(3, 11, 7), None),
+        ([], [None]),
+        ([python(3, 10, 9)], [None]),
+        ([python(3, 11, 7)], [python(3, 11, 7)]),
         (
-            [python(3, 10, 1), python(3, 11, 7), python(3, 12, 1)],
-            python(3, 11, 7),
-            python(3, 12, 1),
+            [python(3, 10, 1), python(3, 11, 7), system(3, 11, 2), python(3, 12, 1)],
+            [system(3, 11, 2), python(3, 12, 1)],
         ),
-        ([python(3, 9, 1), python(3, 14, 0), python(3, 13, 5)], None, python(3, 14, 0)),
+        (
+            [python(3, 11, 0), python(3, 11, 7), python(3, 12, 1), system(3, 13, 5)],
+            [python(3, 11, 0), system(3, 13, 5)],
+        ),
+        (
+            [python(3, 11, 7), python(3, 12, 1), system(3, 12, 3), python(3, 14, 0)],
+            [python(3, 11, 7), system(3, 12, 3), python(3, 14, 0)],
+        ),
+        (
+            [python(3, 9, 1), python(3, 14, 0), python(3, 13, 5)],
+            [None, python(3, 13, 5), python(3, 14, 0)],
+        ),
+        ([system(3, 9, 2), python(3, 11, 7)], [python(3, 11, 7)]),
     ],
 )
-def test_two_pythons_are_chosen(
-    found: list[Interpreter], oldest: Interpreter | None, newest: Interpreter | None
+def test_oldest_and_newest_python_are_chosen_and_the_systems(
+    found: list[Interpreter], expected: list[Interpreter | None]
 ) -> None:
-    assert oldest_and_newest(found, (3, 11)) == (oldest, newest)
+    assert chosen(found, (3, 11)) == expected
+
+
+@pytest.mark.as_user
+@pytest.mark.parametrize("name", ["closed", "closed/inner"])
+def test_folder_on_path_that_may_not_be_read_is_passed_over(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything; scripts/test runs this again as an ordinary user")
+    (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / name), os.environ["PATH"]]))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / name))
+    (tmp_path / "closed").chmod(0o000)
+    try:
+        found = list(interpreters._candidates())
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+    assert Path(sys.base_prefix) in [path.parents[1] for path in found]
 
 
 ON_OLD = Combination(python(3, 11, 7), WHEELS[0])
@@ -132,6 +167,7 @@ def test_versions_in_the_documentation_are_those_that_are_tested() -> None:
     assert f"Python {'.'.join(map(str, minimum(ROOT)))}" in documented
 
 
+@pytest.mark.as_user
 @pytest.mark.slow
 def test_list_shows_every_server_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert matrix.main(["--list"]) == 0

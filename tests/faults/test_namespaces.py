@@ -31,6 +31,7 @@ def apart() -> list[str]:
     pytest.skip("this machine does not allow pid namespaces (unshare --pid)")
 
 
+@pytest.mark.as_user
 def test_killed_leader_in_another_pid_namespace_is_proven_dead_by_the_lock_file(
     cluster: Cluster, apart: list[str]
 ) -> None:

@@ -79,6 +79,7 @@ async def test_what_a_process_changes_itself_it_hears_of_at_once(
         await backend.close()
 
 
+@pytest.mark.as_user
 def test_cluster_behind_a_transaction_pooler(cluster: PostgresCluster, pooler: PgBouncer) -> None:
     url = cluster.through(pooler.port)
     nodes = {who: cluster.a_node(who, url=url) for who in ("first", "second", "third")}

@@ -1,4 +1,4 @@
-"""The Pythons of this machine: on PATH, and those that pyenv and uv keep."""
+"""The Pythons of this machine: the system's, on PATH, and those that pyenv and uv keep."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 
 Version = tuple[int, int, int]
+SYSTEM = Path("/usr/bin/python3")
 _PROBE = """
-import ensurepip, json, sqlite3, ssl, sys, sysconfig, venv
+import json, sqlite3, ssl, sys, sysconfig
 plain = (
     sys.prefix == sys.base_prefix
     and sys.version_info.releaselevel == "final"
@@ -45,26 +46,25 @@ def minimum(root: Path) -> tuple[int, int]:
 
 @cache
 def installed() -> list[Interpreter]:
-    """Released Pythons that can make environments; of each minor version the newest."""
-    newest: dict[tuple[int, int], Interpreter] = {}
+    """Released Pythons, from old to new, one of each version: the system's, if it has that one."""
+    known: dict[Version, Interpreter] = {}
     for path in _candidates():
-        version = _version(path)
-        if version is None:
-            continue
-        known = newest.get(version[:2])
-        if known is None or version > known.version:
-            newest[version[:2]] = Interpreter(path, version)
-    return sorted(newest.values(), key=lambda found: found.version)
+        version = version_of(path)
+        if version is not None:
+            known.setdefault(version, Interpreter(path, version))
+    return [known[version] for version in sorted(known)]
 
 
-def oldest_and_newest(
-    found: Iterable[Interpreter], least: tuple[int, int]
-) -> tuple[Interpreter | None, Interpreter | None]:
-    """The one of the oldest version that must work, if it is here, and the newest beyond it."""
-    usable = [one for one in found if one.version[:2] >= least]
-    oldest = next((one for one in usable if one.version[:2] == least), None)
-    newest = max(usable, key=lambda one: one.version, default=None)
-    return oldest, None if newest == oldest else newest
+def chosen(found: Iterable[Interpreter], least: tuple[int, int]) -> list[Interpreter | None]:
+    """The oldest that must work, the system's, and the newest; from old to new, each once.
+
+    Patch releases count: what distributions ship is often older than what developers have. The
+    first is None if the oldest minor version is not here at all.
+    """
+    usable = sorted((one for one in found if one.version[:2] >= least), key=lambda one: one.version)
+    wanted = [*usable[:1], *(one for one in usable if one.path == SYSTEM), *usable[-1:]]
+    once = sorted(set(wanted), key=lambda one: one.version)
+    return [*([] if once and once[0].version[:2] == least else [None]), *once]
 
 
 def _candidates() -> Iterator[Path]:
@@ -77,23 +77,32 @@ def _candidates() -> Iterator[Path]:
 
 
 def _everywhere() -> Iterator[Path]:
-    if chosen := shutil.which(os.environ.get("PYTHON", "")):
-        yield Path(chosen)
+    yield SYSTEM
+    if named := shutil.which(os.environ.get("PYTHON", "")):
+        yield Path(named)
     yield Path(sys.base_prefix) / "bin" / "python3"  # of the environment that runs this
     for entry in os.environ.get("PATH", "").split(os.pathsep):
         if entry.endswith("shims"):
             continue  # pyenv's own way to the versions below, and a slow one
-        for path in sorted(Path(entry or ".").glob("python3*")):
+        for path in _matching(Path(entry or "."), "python3*"):
             if re.fullmatch(r"python3(\.\d+)?", path.name):
                 yield path.absolute()
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
     for folder in (pyenv / "versions", uv):
-        yield from sorted(folder.glob("*/bin/python3"))
+        yield from _matching(folder, "*/bin/python3")
 
 
-def _version(path: Path) -> Version | None:
-    """None: it does not run, cannot make environments, or is not what users have."""
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """Nothing, if this user may not look into it: PATH may name folders of another."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
+def version_of(path: Path) -> Version | None:
+    """None: it does not run, lacks what Tenure needs, or is not what users have."""
     try:
         done = subprocess.run(
             [path, "-I", "-c", _PROBE], capture_output=True, check=False, timeout=30

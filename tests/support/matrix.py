@@ -1,4 +1,4 @@
-"""scripts/test --matrix: the contract on the oldest and newest servers, under two Pythons.
+"""scripts/test --matrix: the contract on the oldest and newest servers, under old and new Pythons.
 
 Environments and servers are kept in build/matrix, so that only the first run needs a package index.
 """
@@ -93,12 +93,9 @@ class Outcome:
 
 
 def combinations() -> list[Combination]:
-    oldest, newest = interpreters.oldest_and_newest(
-        interpreters.installed(), interpreters.minimum(ROOT)
-    )
+    pythons = interpreters.chosen(interpreters.installed(), interpreters.minimum(ROOT))
     here = [server for server in OLDER if Path(server.program).exists()]
     subjects = [None, *sorted([*here, *WHEELS], key=lambda server: server.name)]
-    pythons = [oldest] if newest is None else [oldest, newest]
     return [Combination(python, server) for python in pythons for server in subjects]
 
 
@@ -116,7 +113,7 @@ class Preparation:
             say(f"setting up {wanted or 'Python'} ...")
             try:
                 self._ready[wanted] = (
-                    _program(wanted) if isinstance(wanted, Server) else _environment(wanted)
+                    _program(wanted) if isinstance(wanted, Server) else environment(wanted)
                 )
             except CannotBeSetUp as error:
                 self._ready[wanted] = error
@@ -126,7 +123,7 @@ class Preparation:
         return found
 
 
-def _environment(python: Interpreter | None) -> Path:
+def environment(python: Interpreter | None) -> Path:
     """A virtual environment with the project and what its tests need: the python in it."""
     if python is None:
         raise CannotBeSetUp("there is no such Python on this machine")

@@ -100,8 +100,9 @@ class TlsFront:
                 task.cancel()
             await asyncio.gather(*done, *left, return_exceptions=True)
         finally:
-            back.close()
-            writer.close()
+            for line in (back, writer):
+                if not line.is_closing():  # closed twice, it cannot be aborted in Python 3.11.2
+                    line.close()
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with suppress(OSError):

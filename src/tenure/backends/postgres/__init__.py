@@ -8,7 +8,6 @@ blocking calls have one more: see line.py.
 from __future__ import annotations
 
 from contextlib import suppress
-from urllib.parse import urlsplit
 
 from tenure.backends.base import Joined
 from tenure.backends.postgres import migrate as migrations
@@ -20,6 +19,7 @@ from tenure.backends.postgres.releases import PostgresReleases
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
+from tenure.backends.urls import LIBPQ, split
 from tenure.clock import Clock, SystemClock
 from tenure.errors import SchemaMismatch, StoreError
 from tenure.model import Finding, Pending
@@ -55,10 +55,9 @@ class PostgresBackend:
     @property
     def location(self) -> str:
         """The URL without its password."""
-        parts = urlsplit(self._url)
-        known, _, hosts = parts.netloc.rpartition("@")  # hosts: there may be several
-        user = f"{known.partition(':')[0]}@" if known else ""
-        return f"postgresql://{user}{hosts}{parts.path}"
+        parts = split(self._url, credentials_before=LIBPQ)
+        user = f"{parts.user}@" if parts.credentials else ""
+        return f"postgresql://{user}{parts.hosts}{parts.path}"
 
     @property
     def queries(self) -> int:

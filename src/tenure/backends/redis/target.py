@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import quote
 
 import redis.asyncio as redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -24,6 +24,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from tenure.backends.urls import Host, Url, addresses, split
 from tenure.errors import ConfigError
 
 LIMIT = 5.0
@@ -33,7 +34,6 @@ _TAKEN = ("db", "username", "password", "path", "credential_provider", "ssl")
 _KNOWN = inspect.signature(redis.Redis.__init__).parameters
 _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 Kind = Literal["server", "sentinel", "cluster"]
-Host = tuple[str, int]
 _KINDS: dict[str, Kind] = {"": "server", "sentinel": "sentinel", "cluster": "cluster"}
 
 
@@ -113,7 +113,7 @@ class Target:
 
 def parse(url: str) -> Target:
     """Read a URL."""
-    parts = urlsplit(url)
+    parts = split(url)
     scheme, _, form = parts.scheme.partition("+")
     kind = _KINDS.get(form)
     if kind is None:
@@ -122,7 +122,7 @@ def parse(url: str) -> Target:
             " redis+sentinel://, redis+cluster:// and unix://."
         )
     try:
-        hosts = _hosts(parts.netloc.rpartition("@")[2], _PORTS[kind])
+        hosts = addresses(parts.hosts, _PORTS[kind])
         options = _options(parts, scheme, kind)
     except ValueError as error:
         raise ConfigError(f"{_hidden(parts)} cannot be read: {error}") from error
@@ -203,12 +203,12 @@ def _unusable(client: Any, why: str) -> ConfigError:
     )
 
 
-def _options(parts: SplitResult, scheme: str, kind: Kind) -> dict[str, Any]:
+def _options(parts: Url, scheme: str, kind: Kind) -> dict[str, Any]:
     """User, password, database and what follows the `?`, read by redis-py itself."""
-    netloc, path = parts.netloc, parts.path
-    if kind != "server":  # several hosts, and a path of our own: not for redis-py
-        netloc, path = netloc.rpartition("@")[0] + "@localhost", ""
-    options = dict(parse_url(f"{scheme}://{netloc}{path}?{parts.query}"))
+    # The hosts are ours to read, as is the path of what is no single server.
+    path = parts.path if kind == "server" else ""
+    credentials = quote(parts.credentials, safe=":%")
+    options = dict(parse_url(f"{scheme}://{credentials}@localhost{path}?{parts.query}"))
     secure = "SSL" in getattr(options.pop("connection_class", None), "__name__", "")
     options = {name: value for name, value in options.items() if name not in ("host", "port")}
     if "path" in options:
@@ -220,21 +220,13 @@ def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in options if name == "ssl" or name.startswith("ssl_")}
 
 
-def _hosts(text: str, port: int) -> tuple[Host, ...]:
-    found = []
-    for part in text.split(","):
-        split = urlsplit(f"//{part}")
-        found.append((split.hostname or "localhost", split.port or port))
-    return tuple(found)
-
-
 def _joined(host: Host) -> str:
     name, port = host
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
-def _hidden(parts: SplitResult) -> str:
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+def _hidden(parts: Url) -> str:
+    return f"{parts.scheme}://{parts.hosts}{parts.path}"
 
 
 def again(times: int) -> Retry:

@@ -87,10 +87,12 @@ class Connection:
         await self._threads.call(self._guard, lambda: self._open(create))
 
     async def close(self) -> None:
-        with suppress(TimeoutError):  # a call that hangs must not keep the process from ending
-            async with asyncio.timeout(CLOSE_WITHIN):
-                await self._threads.call(self._close)
-        self._threads.close()
+        try:
+            with suppress(TimeoutError):  # a call that hangs must not keep the process from ending
+                async with asyncio.timeout(CLOSE_WITHIN):
+                    await self._threads.call(self._close)
+        finally:
+            self._threads.close()
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` without a transaction of its own. Repeated if the database was busy."""
