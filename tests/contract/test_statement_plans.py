@@ -94,12 +94,12 @@ async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer) ->
             "occurrence": "occurrence_pkey",
             "run": "run_open",
         }
-        results = {"ids": [1], "attempts": [1], "nodes": ["a"], "states": ["failed"]}
-        results |= {"errors": ["x"], "delays": [0.0], "failed": [True]}
-        text = schedules._database.statements("sql/runs.sql")["finish"]
-        assert await _scans(schedules, text, {**results, "namespace": "default"}) == {
-            "run": "run_pkey"
-        }
+        results = {"ids": [1], "claims": [1], "nodes": ["a"], "states": ["failed"]}
+        results |= {"errors": ["x"], "delays": [0.0], "failed": [True], "begun": [True]}
+        statements = schedules._database.statements("sql/runs.sql")
+        for name in ("finish", "on_record"):
+            scans = await _scans(schedules, statements[name], {**results, "namespace": "default"})
+            assert scans == {"run": "run_pkey"}
     finally:
         await backend.close()
 

@@ -281,21 +281,37 @@ class RunStore(Protocol):
     """Runs: waiting, claimed by one node at a time, finished."""
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
         """Take waiting runs of these tasks for this node: highest priority, then oldest due first.
 
-        `results` are recorded first, in the same transaction, as `finish` does.
+        `results` are recorded first, in the same transaction, as `finish` does: what they free can
+        be claimed by this very call. `ahead`: how many more than `limit` may be taken, to be begun
+        a moment later; none from the first on that would be abandoned if the node died.
 
-        - A run is claimed by one node at a time; claiming counts an attempt.
-        - Runs with the same lock key are never claimed at the same time; the older goes first.
+        - A run is claimed by one node at a time. The number of a run's claim is greater than those
+          of all its earlier claims, whatever became of them; claiming counts an attempt.
+        - Runs with the same lock key are never claimed at the same time. They are claimed in the
+          order of priority, due time and id, but a run that has begun (it waits for a retry, was
+          cut off or recovered) goes before those of its priority that have not: they wait until it
+          has ended, also while it is not due yet.
         """
         ...
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
-        """Record how attempts ended, in one transaction; say which claims still held.
+        """Record how claims ended, in one transaction; say which results are on record.
 
-        A result whose (run, attempt, node) is no longer the claim changes nothing.
+        - A result whose (run, claim, node) is no longer the claim changes nothing.
+        - The answer is yes for a result that ended its claim, also if it did so when it came
+          before: the reply may have been lost. So repeating a result changes nothing and is not
+          refused, at least until the run is put back once more.
+        - A run that is put back keeps its priority, and its due time unless the result has a delay.
+          One that did not begin keeps its attempt number too.
         """
         ...
 
@@ -310,8 +326,8 @@ class RunStore(Protocol):
     async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
         """Take the runs of a dead node from it.
 
-        `rerun` ones wait again, due at once, unless this was crash number `max_crashes`; the
-        others are recorded as lost. Raises `Fenced` as `fire` does.
+        `rerun` ones wait again, with the due time that they had, unless this was crash number
+        `max_crashes`; the others are recorded as lost. Raises `Fenced` as `fire` does.
         """
         ...
 

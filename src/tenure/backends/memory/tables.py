@@ -34,6 +34,8 @@ class MemoryTables:
         self.schedules: dict[int, Schedule] = {}
         self.occurrences: dict[tuple[int, Kind, str], Occurrence] = {}
         self.runs: dict[int, RunRecord] = {}
+        self.put_back: dict[int, tuple[int, str]] = {}
+        """Of each run: the claim, and whose it was, that last ended with the run waiting again."""
         self.last_uid = 0
         self.last_run = 0
 

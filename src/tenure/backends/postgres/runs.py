@@ -24,7 +24,7 @@ from tenure.model import (
 )
 
 _run = partial(from_rows.run, when=as_it_is)
-_RESULT = ("ids", "attempts", "nodes", "states", "errors", "delays", "failed")
+_RESULT = ("ids", "claims", "nodes", "states", "errors", "delays", "failed", "begun")
 _CLAIM_ATTEMPTS = 5
 
 
@@ -45,9 +45,14 @@ class PostgresRuns:
         self._sql = database.statements("sql/runs.sql")
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
-        values = self._named(node=node, tasks=list(tasks), limit=limit)
+        values = self._named(node=node, tasks=list(tasks), limit=limit, ahead=ahead)
         claims = (self._sql["claim"], values), (self._sql["next_waiting"], values)
         reports = self._reports(results)
         answers = await self._patiently(*reports, *claims)
@@ -55,7 +60,8 @@ class PostgresRuns:
         # The claims come in no particular order; they are to be started in theirs.
         rows.sort(key=lambda row: (-row["priority"], row["due"], row["id"]))
         runs = [_run(row) for row in rows]
-        return ClaimBatch(later["now"], runs, later["later"], _kept(results, answers[0]))
+        kept = await self._kept(results, answers[0]) if results else []
+        return ClaimBatch(later["now"], runs, later["later"], kept)
 
     async def _patiently(self, *statements: Statement) -> list[Rows]:
         attempt = 0
@@ -73,21 +79,31 @@ class PostgresRuns:
     async def finish(self, results: Sequence[Result]) -> list[bool]:
         if not results:
             return []
-        return _kept(results, (await self._database.run(*self._reports(results)))[0])
+        return await self._kept(results, (await self._database.run(*self._reports(results)))[0])
 
     def _reports(self, results: Sequence[Result]) -> list[Statement]:
         """The statements that record results; none for none."""
         if not results:
             return []
-        rows = [
-            (r.run_id, r.attempt, r.node, str(r.state), r.error, r.delay, r.failed) for r in results
-        ]
-        statements: list[Statement] = [
-            (self._sql["finish"], self._named(**arrays(rows, _RESULT))),
-        ]
+        statements: list[Statement] = [(self._sql["finish"], self._columns(results))]
         if any(result.state is RunState.WAITING for result in results):
             statements.append((self._sql["wake"], self._wake))
         return statements
+
+    async def _kept(self, results: Sequence[Result], ended: Rows) -> list[bool]:
+        kept = {row["place"] for row in ended}
+        if len(kept) < len(results):
+            # What did not end a claim now has done so before, or never will: it can be asked apart.
+            known = await self._database.one(self._sql["on_record"], self._columns(results))
+            kept |= {row["place"] for row in known}
+        return [place in kept for place in range(1, len(results) + 1)]
+
+    def _columns(self, results: Sequence[Result]) -> dict[str, Any]:
+        rows = [
+            (r.run_id, r.claim, r.node, str(r.state), r.error, r.delay, r.failed, r.begun)
+            for r in results
+        ]
+        return self._named(**arrays(rows, _RESULT))
 
     async def claimed(self, node: str) -> list[RunRecord]:
         rows = await self._database.one(self._sql["claimed"], self._named(node=node))
@@ -134,7 +150,3 @@ class PostgresRuns:
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
 
-
-def _kept(results: Sequence[Result], done: Rows) -> list[bool]:
-    kept = {(row["id"], row["attempt"]) for row in done} if results else set()
-    return [(r.run_id, r.attempt) in kept for r in results]

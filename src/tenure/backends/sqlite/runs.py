@@ -18,6 +18,7 @@ from tenure.clock import Clock, from_micros, to_micros
 from tenure.model import (
     ClaimBatch,
     Fence,
+    OnCrash,
     Recovered,
     Result,
     RunRecord,
@@ -47,7 +48,12 @@ class SQLiteRuns:
         self._check = check
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
         names = json.dumps(list(tasks))
 
@@ -63,11 +69,13 @@ class SQLiteRuns:
             now = self._clock.now()
             values = self._named(now=to_micros(now), tasks=names)
             kept = self._finish(c, results, to_micros(now))
-            (ids,) = c.execute(_sql["waiting"], values | {"limit": limit}).fetchone()
+            most = limit + ahead
+            (found,) = c.execute(_sql["waiting"], values | {"limit": most}).fetchone()
+            ids = json.dumps(_picked(json.loads(found), limit))
             c.execute(_sql["claim"], values | {"ids": ids, "node": node})
             runs = [_run(row) for row in _by_ids(c, ids)]
             runs.sort(key=lambda run: (-run.priority, run.due, run.id))
-            later = self._next_waiting(c, values) if len(runs) < limit else None
+            later = self._next_waiting(c, values) if len(runs) < most else None
             return ClaimBatch(now, runs, later, kept)
 
         batch = await self._connection.write(work, unless=look)
@@ -145,13 +153,15 @@ class SQLiteRuns:
         if not results:
             return []
         rows = [
-            (r.run_id, r.attempt, r.node, r.state, r.error, int(r.delay * 1_000_000), r.failed)
+            (r.run_id, r.claim, r.node, r.state, r.error, _micros(r.delay), r.failed, r.begun)
             for r in results
         ]
         values = {"results": json.dumps(rows), "now": now}
         kept = set(json.loads(c.execute(_sql["kept"], values).fetchone()[0]))
+        if len(kept) < len(results):
+            kept.update(json.loads(c.execute(_sql["on_record"], values).fetchone()[0]))
         c.execute(_sql["finish"], values)
-        return [f"{r.run_id}/{r.attempt}" in kept for r in results]
+        return [place in kept for place in range(len(results))]
 
     def _wake_for(self, results: Sequence[Result]) -> None:
         if any(result.state is RunState.WAITING for result in results):
@@ -175,3 +185,17 @@ def _by_ids(c: sqlite3.Connection, ids: str) -> Iterable[from_rows.Row]:
     except (sqlite3.OperationalError, ValueError):
         # JSON has neither bytes nor infinity, and somebody put such into a row.
         return c.execute(_sql["each_by_ids"], {"ids": ids}).fetchall()
+
+
+def _picked(found: list[tuple[int, str]], limit: int) -> list[int]:
+    """Up to the limit all of them; ahead of their slots only what is run again if this node dies."""
+    picked = [id_ for id_, _ in found[:limit]]
+    for id_, on_crash in found[limit:]:
+        if on_crash != OnCrash.RERUN:
+            break
+        picked.append(id_)
+    return picked
+
+
+def _micros(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1_000_000)

@@ -40,6 +40,7 @@ pytest.register_assert_rewrite(
             "leases",
             "machines",
             "model",
+            "order",
             "recovery",
             "releases",
             "runs",
@@ -59,6 +60,7 @@ from tenure.testing.contract.joining import JoiningContract  # noqa: E402
 from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
 from tenure.testing.contract.leases import LeaseContract  # noqa: E402
 from tenure.testing.contract.machines import lease_machine, run_machine  # noqa: E402
+from tenure.testing.contract.order import OrderContract  # noqa: E402
 from tenure.testing.contract.recovery import RecoveryContract  # noqa: E402
 from tenure.testing.contract.releases import ReleaseContract  # noqa: E402
 from tenure.testing.contract.runs import RunContract  # noqa: E402
@@ -77,6 +79,7 @@ __all__ = [
     "LeaseContract",
     "LeaseRecordContract",
     "Lent",
+    "OrderContract",
     "RecoveryContract",
     "ReleaseContract",
     "RunContract",
@@ -100,6 +103,7 @@ class BackendContract(
     JoiningContract,
     ReleaseContract,
     RunContract,
+    OrderContract,
     RecoveryContract,
     WakeupContract,
 ):
