@@ -327,6 +327,15 @@ class RunsRecovered(Fact):
     lost: int
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryBehind(Fact):
+    """Less history is removed than becomes too old: the oldest is so many seconds too old."""
+
+    name = "history.behind"
+    level = logging.WARNING
+    seconds: float
+
+
 # -- node and store -------------------------------------------------------------------------------
 
 

@@ -243,6 +243,8 @@ class DueSchedule(NamedTuple):
     lock: str | None
     catch_up_limit: int = 100
     catch_up_grace: float = 60.0
+    begins: datetime | None = None
+    """Of one that was put off before it was planned: when it was first due."""
 
 
 @dataclass(frozen=True, slots=True)

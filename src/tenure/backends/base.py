@@ -175,7 +175,7 @@ class ScheduleStore(Protocol):
         - A change without `replaces` adds: `Conflict` if the name is taken.
         - A change that replaces lands only on the schedule as it was read, by uid, version and
           next nominal time (compare-and-set): otherwise `Conflict`. It keeps the uid and bumps
-          the version. Its missed stretch is recorded in the same transaction.
+          the version. Its missed stretch is recorded in the same transaction, as `fire` does.
         """
         ...
 
@@ -219,8 +219,12 @@ class ScheduleStore(Protocol):
           a waiting or claimed run from before this transaction. The occurrences of one firing do
           not skip each other: what is caught up queues. A run that ends before the moment does
           not count; a store that would have to judge it earlier says stale.
+        - A missed stretch whose first time is on record already is not lost: it makes a missed
+          stretch that begins there longer, with both reasons; of what was fired or skipped there,
+          it is the rest.
         - Faults: the schedule is set aside (not active, with the reason) if it has that version;
-          or, with `until`, not looked at before then.
+          or, with `until`, not looked at before then. One that was never planned keeps the time at
+          which it was first due (`DueSchedule.begins`): its plan begins there.
         """
         ...
 
@@ -233,11 +237,20 @@ class ScheduleStore(Protocol):
         ...
 
     async def backfill(
-        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+        self,
+        name: str,
+        nominals: Sequence[datetime],
+        *,
+        dry_run: bool = False,
+        beyond_history: bool = False,
     ) -> list[datetime]:
         """Fire occurrences of the past after all: those of these nominal times that were neither
         fired when they were due nor backfilled before. Their runs are due now and queue in their
         order, whatever `overlap` says of skipping. `NotFound` if there is no such schedule.
+
+        `BeyondHistory`, changing nothing, if one of those may have been fired by a run that was
+        pruned since: it does not lie after the end of the last run that was pruned, and the
+        schedule existed by then. Unless `beyond_history` insists.
 
         Returns the nominal times of those; with `dry_run` nothing is changed.
         """
@@ -331,9 +344,15 @@ class RunStore(Protocol):
         """
         ...
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
         """Delete finished runs and occurrences recorded more than `older_than` seconds ago, at
-        most `limit` of each; return how many. Raises `Fenced` as `fire` does."""
+        most `limit` of each, the oldest first; return how many. What `backfill` has to know of
+        that is noted in the same transaction. Raises `Fenced` as `fire` does; without a fence
+        nobody's office is asked for."""
+        ...
+
+    async def oldest(self) -> datetime | None:
+        """When the oldest run that has ended and is on record did so; None if there is none."""
         ...
 
     async def get(self, run_id: int) -> RunRecord | None: ...

@@ -147,13 +147,17 @@ class MemoryRuns:
             t.wakeups.send(RUNS)
         return Recovered(rerun, lost)
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
         t = self._tables
-        t.check(fence)
+        if fence is not None:
+            t.check(fence)
         before = t.clock.now() - timedelta(seconds=older_than)
-        runs = [r.id for r in t.runs.values() if r.finished_at and r.finished_at < before][:limit]
-        for run_id in runs:
-            del t.runs[run_id]
+        ended = sorted((r.finished_at, r.id) for r in t.runs.values() if r.finished_at)
+        runs = [t.runs[id_] for at, id_ in ended[:limit] if at < before]
+        for run in runs:
+            del t.runs[run.id]
+            t.put_back.pop(run.id, None)
+            t.pruned_to = max(*_ends(run), t.pruned_to or run.nominal)
         old = [
             slot
             for slot, o in t.occurrences.items()
@@ -162,6 +166,10 @@ class MemoryRuns:
         for slot in old:
             del t.occurrences[slot]
         return len(runs) + len(old)
+
+    async def oldest(self) -> datetime | None:
+        ended = (run.finished_at for run in self._tables.runs.values() if run.finished_at)
+        return min(ended, default=None)
 
     async def get(self, run_id: int) -> RunRecord | None:
         return self._tables.runs.get(run_id)
@@ -175,6 +183,11 @@ class MemoryRuns:
             if (schedule is None or r.schedule == schedule) and (state is None or r.state == state)
         ]
         return found[:limit]
+
+
+def _ends(run: RunRecord) -> tuple[datetime, datetime]:
+    """When it ended, and its nominal time: the clock may have been set back in between."""
+    return run.finished_at or run.nominal, run.nominal
 
 
 def _place(run: RunRecord) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -115,14 +116,24 @@ class PostgresRuns:
 
     async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
         more = {"node": node, "max_crashes": max_crashes, "error": f"its node {node} died"}
-        rows = await self._under(fence, "recover", more)
+        rows = await self._under(fence, "recover", more, (self._sql["wake"], self._wake))
         rerun = sum(row["state"] == RunState.WAITING for row in rows)
         return Recovered(rerun, len(rows) - rerun)
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
-        rows = await self._under(fence, "prune", {"older_than": older_than, "limit": limit})
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+        more = {"older_than": older_than, "limit": limit}
+        if fence is None:
+            nobody = self._named(scope=None, term=None, holder=None)
+            rows = await self._database.one(self._sql["prune"], {**nobody, **more})
+        else:
+            rows = await self._under(fence, "prune", more)
         pruned: int = rows[0]["pruned"]
         return pruned
+
+    async def oldest(self) -> datetime | None:
+        [row] = await self._database.one(self._sql["oldest"], self._named())
+        oldest: datetime | None = row["oldest"]
+        return oldest
 
     async def get(self, run_id: int) -> RunRecord | None:
         rows = await self._database.one(self._sql["get"], self._named(id=run_id))
@@ -135,14 +146,16 @@ class PostgresRuns:
         statement = self._sql["all" if schedule is None else "of_schedule"]
         return [_run(row) for row in await self._database.one(statement, values)]
 
-    async def _under(self, fence: Fence, statement: str, more: dict[str, Any]) -> Rows:
+    async def _under(
+        self, fence: Fence, statement: str, more: dict[str, Any], *after: Statement
+    ) -> Rows:
         """A statement that does nothing unless this fence is in office."""
         office = self._schedules.of(fence)
-        _, stood, rows, _ = await self._database.run(
+        _, stood, rows, *_ = await self._database.run(
             self._schedules.entering(fence),
             (self._schedules.statement("fence"), office),
             (self._sql[statement], {**office, **more}),
-            (self._sql["wake"], self._wake),
+            *after,
         )
         self._schedules.check(fence, stood)
         return rows

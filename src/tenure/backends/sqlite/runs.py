@@ -119,9 +119,10 @@ class SQLiteRuns:
             self._wakeups.send(RUNS)
         return done
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
         def work(c: sqlite3.Connection) -> int:
-            self._check(c, fence)
+            if fence is not None:
+                self._check(c, fence)
             before = to_micros(self._clock.now() - timedelta(seconds=older_than))
             values = self._named(before=before, limit=limit)
             finished = c.execute(_sql["finished"], values).fetchall()
@@ -129,9 +130,17 @@ class SQLiteRuns:
             keys = [tuple(row)[-3:] for row in (*finished, *unfired)]
             pruned = c.executemany(_sql["delete_occurrence"], keys).rowcount
             pruned += c.executemany(_sql["delete_run"], [(row["id"],) for row in finished]).rowcount
+            if finished:
+                last = max(row["ended"] for row in finished)
+                c.execute(_sql["note_pruned"], self._named(pruned_to=last))
             return pruned + c.execute(_sql["prune_removed"], values).rowcount
 
         return await self._connection.write(work)
+
+    async def oldest(self) -> datetime | None:
+        values = self._named()
+        row = await self._connection.read(lambda c: c.execute(_sql["oldest"], values).fetchone())
+        return None if row[0] is None else from_micros(row[0])
 
     async def get(self, run_id: int) -> RunRecord | None:
         values = self._named(id=run_id)

@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
             "fence",
             "firing",
             "harness",
+            "history",
             "joining",
             "lease_records",
             "leases",
@@ -56,6 +57,7 @@ from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
 from tenure.testing.contract.harness import Harness, Lent  # noqa: E402
+from tenure.testing.contract.history import HistoryContract  # noqa: E402
 from tenure.testing.contract.joining import JoiningContract  # noqa: E402
 from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
 from tenure.testing.contract.leases import LeaseContract  # noqa: E402
@@ -75,6 +77,7 @@ __all__ = [
     "FenceContract",
     "FiringContract",
     "Harness",
+    "HistoryContract",
     "JoiningContract",
     "LeaseContract",
     "LeaseRecordContract",
@@ -100,6 +103,7 @@ class BackendContract(
     FenceContract,
     CatchingUpContract,
     FiringContract,
+    HistoryContract,
     JoiningContract,
     ReleaseContract,
     RunContract,

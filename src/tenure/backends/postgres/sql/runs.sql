@@ -101,12 +101,15 @@ WHERE namespace = %(namespace)s AND state = 'claimed' AND node = %(node)s
 RETURNING state;
 
 -- name: prune
+-- Whoever has no term is asked for none.
 WITH office AS (
+    SELECT 1 WHERE %(term)s::bigint IS NULL
+    UNION ALL
     SELECT 1 FROM {schema}.fence
     WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
       AND holder = %(holder)s
 ), old AS (
-    SELECT id, schedule_uid, kind, key FROM {schema}.run
+    SELECT id, schedule_uid, kind, key, greatest(finished_at, nominal) AS ended FROM {schema}.run
     WHERE finished_at IS NOT NULL AND finished_at < now() - make_interval(secs => %(older_than)s)
       AND namespace = %(namespace)s AND EXISTS (SELECT 1 FROM office)
     ORDER BY finished_at LIMIT %(limit)s
@@ -124,6 +127,10 @@ WITH office AS (
         LIMIT %(limit)s
     ) x
     WHERE o.schedule_uid = x.schedule_uid AND o.kind = x.kind AND o.key = x.key RETURNING 1
+), noted AS (
+    INSERT INTO {schema}.history AS h (namespace, pruned_to)
+    SELECT %(namespace)s, max(ended) FROM old HAVING count(*) > 0
+    ON CONFLICT (namespace) DO UPDATE SET pruned_to = greatest(h.pruned_to, excluded.pruned_to)
 ), removed AS (
     DELETE FROM {schema}.schedule s
     WHERE s.namespace = %(namespace)s AND s.removed <> 0
@@ -133,6 +140,10 @@ WITH office AS (
 )
 SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fired) + (SELECT count(*) FROM unfired)
     AS pruned;
+
+-- name: oldest
+SELECT min(finished_at) AS oldest FROM {schema}.run
+WHERE namespace = %(namespace)s AND finished_at IS NOT NULL;
 
 -- name: get
 SELECT * FROM {schema}.run WHERE namespace = %(namespace)s AND id = %(id)s;

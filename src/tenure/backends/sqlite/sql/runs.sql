@@ -102,9 +102,20 @@ SET state = 'lost', crashes = crashes + 1, finished_at = :now, error = :error
 WHERE namespace = :namespace AND state = 'claimed' AND node = :node;
 
 -- name: finished
-SELECT id, schedule_uid, kind, key FROM tenure_run
+-- With when it ended, or its nominal time if the clock was set back in between.
+SELECT id, max(finished_at, CASE typeof(nominal) WHEN 'integer' THEN nominal ELSE 0 END) AS ended,
+    schedule_uid, kind, key
+FROM tenure_run
 WHERE finished_at IS NOT NULL AND finished_at < :before AND namespace = :namespace
 ORDER BY finished_at LIMIT :limit;
+
+-- name: note_pruned
+INSERT INTO tenure_history (namespace, pruned_to) VALUES (:namespace, :pruned_to)
+ON CONFLICT (namespace) DO UPDATE SET pruned_to = max(pruned_to, excluded.pruned_to);
+
+-- name: oldest
+SELECT min(finished_at) FROM tenure_run
+WHERE namespace = :namespace AND finished_at IS NOT NULL;
 
 -- name: unfired
 SELECT schedule_uid, kind, key FROM tenure_occurrence
