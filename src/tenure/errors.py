@@ -5,7 +5,7 @@ TenureError
 │   ├── InvalidTrigger
 │   │   └── UnknownTrigger  stored by a newer version of Tenure: not wrong, only not known here
 │   ├── InvalidSchedule
-│   │   └── BeyondHistory   what is asked for may have been done, and been removed from history since
+│   │   └── BeyondHistory   it may have been run, and been removed from history since
 │   └── UnknownTask
 ├── NotFound               no schedule, run or lease of that name
 ├── Conflict               it exists already, or changed since you read it

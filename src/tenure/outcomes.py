@@ -30,9 +30,7 @@ class NotBegun(Exception):
     """It was cancelled before its first line: nothing of it was executed."""
 
 
-def outcome(
-    record: RunRecord, error: BaseException | None, took: float, backoff: float
-) -> Outcome:
+def outcome(record: RunRecord, error: BaseException | None, took: float, backoff: float) -> Outcome:
     """`error`: what it raised. `backoff`: how long to wait before it is tried a second time."""
     match error:
         case None:

@@ -21,8 +21,8 @@ def check_covered(
     beyond = [nominal for nominal in nominals if nominal <= pruned_to]
     if beyond:
         raise BeyondHistory(
-            f"schedule {name!r}: history reaches back to {_shown(pruned_to)}. Runs that ended before"
-            f" that were removed by retention, so {len(beyond):,} of these times, from"
+            f"schedule {name!r}: history reaches back to {_shown(pruned_to)}. Runs that ended"
+            f" before that were removed by retention, so {len(beyond):,} of these times, from"
             f" {_shown(beyond[0])} to {_shown(beyond[-1])}, may have been run already. Nothing was"
             " changed. Begin after that, or insist with beyond_history=True"
             " (--beyond-history): then they are run, for the second time perhaps.",

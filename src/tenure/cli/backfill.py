@@ -51,8 +51,8 @@ def backfill(
 
     These are the times that the trigger, as it is now, names there, up to now, also from before
     the schedule existed. What was fired then, or backfilled before, is left out, so that it can
-    be repeated. Times that history does not reach back to are refused. A TIME without an offset is local, in the zone of the schedule. A date means the
-    whole day.
+    be repeated. Times that history does not reach back to are refused: they may have been run. A
+    TIME without an offset is local, in the zone of the schedule. A date means the whole day.
 
     \b
     Examples:

@@ -162,4 +162,3 @@ class PostgresRuns:
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
-

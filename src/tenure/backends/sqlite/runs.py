@@ -197,7 +197,7 @@ def _by_ids(c: sqlite3.Connection, ids: str) -> Iterable[from_rows.Row]:
 
 
 def _picked(found: list[tuple[int, str]], limit: int) -> list[int]:
-    """Up to the limit all of them; ahead of their slots only what is run again if this node dies."""
+    """Up to the limit all; ahead of their slots only what is run again if this node dies."""
     picked = [id_ for id_, _ in found[:limit]]
     for id_, on_crash in found[limit:]:
         if on_crash != OnCrash.RERUN:

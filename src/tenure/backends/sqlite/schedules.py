@@ -361,13 +361,17 @@ _moment = lru_cache(maxsize=16_384)(from_micros)
 
 
 def _due(row: Sequence[Any]) -> DueSchedule:
-    uid, name, version, trigger, next_nominal, next_due, *policy, begins = row
+    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock, limit, grace = (
+        row[:11]
+    )
     due = _moment(next_due)
     nominal = due if next_nominal == next_due else _time(next_nominal)
     if nominal is None and next_nominal is not None:
         trigger = f"next_nominal={next_nominal!r}"  # is none, and so it is set aside for it
-    began = None if next_nominal is not None else _time(begins)
-    return DueSchedule(uid, name, version, trigger, nominal, due, *policy, began)
+    began = None if next_nominal is not None else _time(row[11])
+    return DueSchedule(
+        uid, name, version, trigger, nominal, due, catch_up, overlap, lock, limit, grace, began
+    )
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -118,9 +118,10 @@ class HistoryContract:
         wanted = [first - SECOND, first]
         assert await harness.schedules.backfill("a", wanted, dry_run=True) == wanted[:1]
         assert await harness.runs.prune(fence, harness.ttl / 2, 100) == 2
-        for dry_run in (True, False):
-            with pytest.raises(BeyondHistory) as refused:
-                await harness.schedules.backfill("a", wanted, dry_run=dry_run)
+        with pytest.raises(BeyondHistory):
+            await harness.schedules.backfill("a", wanted, dry_run=True)
+        with pytest.raises(BeyondHistory) as refused:
+            await harness.schedules.backfill("a", wanted)
         assert first <= refused.value.since < await harness.schedules.now()
         assert await harness.schedules.occurrences("a") == []
         since = await harness.schedules.now()

@@ -225,9 +225,15 @@ class _RunMachine(_Machine):
         runs = self.model.runs.items()
         current = [(id_, run.claim, run.node) for id_, run in runs if run.node]
         forged = st.builds(lambda claim, node: (*claim[:2], node), made, _NODES)
-        claim = data.draw(_often(current, made, forged))
-        later = None if delay is None else delay * self.harness.ttl
-        result = Result(*claim, state, delay=later, begun=begun or state is not RunState.WAITING)
+        id_, claim, node = data.draw(_often(current, made, forged))
+        result = Result(
+            id_,
+            claim,
+            node,
+            state,
+            delay=None if delay is None else delay * self.harness.ttl,
+            begun=begun or state is not RunState.WAITING,
+        )
         [yes] = self.do(self.stores[at].runs.finish([result]))
         self.model.finished(result, yes, self.time)
 

@@ -114,7 +114,10 @@ class RunModel:
 
     def precedes(self, other: RunModel) -> bool | None:
         """Of one lock key: must it begin before the other? None if their due times say."""
-        for mine, others in ((-self.priority, -other.priority), (not self.attempt, not other.attempt)):
+        for mine, others in (
+            (-self.priority, -other.priority),
+            (not self.attempt, not other.attempt),
+        ):
             if mine != others:
                 return mine < others
         return None
@@ -137,9 +140,7 @@ class RunsModel:
     def _held_up(self, run: RunModel, time: float) -> bool:
         """Another of its lock is claimed, or goes first: it has begun, or is due as well."""
         others = [o for o in self.runs.values() if o.lock == run.lock and o is not run and o.open]
-        return any(
-            o.node or (o.precedes(run) and (o.attempt or o.due <= time)) for o in others
-        )
+        return any(o.node or (o.precedes(run) and (o.attempt or o.due <= time)) for o in others)
 
     def claimed(self, answer: Iterable[RunRecord], node: str, limit: int, time: float) -> None:
         records = list(answer)

@@ -1,4 +1,4 @@
-"""Clauses of `RunStore`: the order of a queue, the number of a claim, and results that are repeated."""
+"""Clauses of `RunStore`: the order of a queue, the number of a claim, repeated results."""
 
 from __future__ import annotations
 

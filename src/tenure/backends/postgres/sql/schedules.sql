@@ -76,10 +76,10 @@ WITH l AS (
 ), stretches AS (
     -- Of what is on record for its first time a missed stretch is the rest; one that begins there it
     -- makes longer.
-    SELECT l.uid, l.missed_first + CASE WHEN EXISTS (
-            SELECT 1 FROM {schema}.occurrence o
+    SELECT l.uid, l.missed_first + CASE WHEN (
+            SELECT true FROM {schema}.occurrence o
             WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_missed}
-              AND o.state <> 'missed'
+              AND o.state <> 'missed' LIMIT 1
         ) THEN interval '1 microsecond' ELSE interval '0' END AS missed_first,
         l.missed_last, l.missed_reason
     FROM l JOIN replaced USING (uid) WHERE l.missed_first IS NOT NULL
@@ -233,10 +233,10 @@ WITH office AS (
     FROM numbered l WHERE l.outcome IN ('fired', 'skipped')
 ), stretches AS (
     -- As in `replace`.
-    SELECT l.uid, l.missed_first + CASE WHEN EXISTS (
-            SELECT 1 FROM {schema}.occurrence o
+    SELECT l.uid, l.missed_first + CASE WHEN (
+            SELECT true FROM {schema}.occurrence o
             WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_missed}
-              AND o.state <> 'missed'
+              AND o.state <> 'missed' LIMIT 1
         ) THEN interval '1 microsecond' ELSE interval '0' END AS missed_first,
         l.missed_last, l.missed_reason
     FROM judged l WHERE l.missed_first IS NOT NULL
