@@ -95,7 +95,7 @@ async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer) ->
             "run": "run_open",
         }
         results = {"ids": [1], "claims": [1], "nodes": ["a"], "states": ["failed"]}
-        results |= {"errors": ["x"], "delays": [0.0], "failed": [True], "begun": [True]}
+        results |= {"errors": ["x"], "delays": [0.0], "failed": [True], "unbegun": []}
         statements = schedules._database.statements("sql/runs.sql")
         for name in ("finish", "on_record"):
             scans = await _scans(schedules, statements[name], {**results, "namespace": "default"})

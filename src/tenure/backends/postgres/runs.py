@@ -25,7 +25,8 @@ from tenure.model import (
 )
 
 _run = partial(from_rows.run, when=as_it_is)
-_RESULT = ("ids", "claims", "nodes", "states", "errors", "delays", "failed", "begun")
+_SELDOM = ("errors", "delays", "failed", "unbegun")
+_RESULT = ("ids", "claims", "nodes", "states", *_SELDOM)
 _CLAIM_ATTEMPTS = 5
 
 
@@ -100,11 +101,16 @@ class PostgresRuns:
         return [place in kept for place in range(1, len(results) + 1)]
 
     def _columns(self, results: Sequence[Result]) -> dict[str, Any]:
+        """As one array a column; of what most results do not have, none."""
         rows = [
-            (r.run_id, r.claim, r.node, str(r.state), r.error, r.delay, r.failed, r.begun)
+            (r.run_id, r.claim, r.node, str(r.state), r.error, r.delay, r.failed, not r.begun)
             for r in results
         ]
-        return self._named(**arrays(rows, _RESULT))
+        columns = arrays(rows, _RESULT)
+        for name in _SELDOM:
+            if all(value is None or value is False for value in columns[name]):
+                columns[name] = []
+        return self._named(**columns)
 
     async def claimed(self, node: str) -> list[RunRecord]:
         rows = await self._database.one(self._sql["claimed"], self._named(node=node))

@@ -39,8 +39,8 @@ WITH ended AS (
     FROM unnest(
         %(ids)s::bigint[], %(claims)s::integer[], %(nodes)s::text[], %(states)s::text[],
         %(errors)s::text[], %(delays)s::double precision[], %(failed)s::boolean[],
-        %(begun)s::boolean[]
-    ) WITH ORDINALITY AS f (id, claim, node, state, error, delay, failed, begun, place)
+        %(unbegun)s::boolean[]
+    ) WITH ORDINALITY AS f (id, claim, node, state, error, delay, failed, unbegun, place)
     CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.run o
         WHERE o.id = f.id AND o.attempt = f.claim AND o.node = f.node
@@ -54,8 +54,8 @@ UPDATE {schema}.run r SET
     node = CASE f.state WHEN 'waiting' THEN NULL ELSE r.node END,
     due = CASE f.state WHEN 'waiting' THEN coalesce(now() + make_interval(secs => f.delay), r.due)
         ELSE r.due END,
-    failures = r.failures + f.failed::integer,
-    unbegun = r.unbegun + (NOT f.begun)::integer,
+    failures = r.failures + coalesce(f.failed, false)::integer,
+    unbegun = r.unbegun + coalesce(f.unbegun, false)::integer,
     put_back = CASE f.state WHEN 'waiting' THEN f.claim || '/' || f.node ELSE r.put_back END,
     finished_at = CASE f.state WHEN 'waiting' THEN NULL ELSE now() END
 FROM ended f WHERE r.id = f.id
