@@ -124,7 +124,7 @@ WITH office AS (
         WHERE run_id IS NULL AND recorded_at < now() - make_interval(secs => %(older_than)s)
           AND (SELECT namespace FROM {schema}.schedule WHERE uid = schedule_uid) = %(namespace)s
           AND EXISTS (SELECT 1 FROM office)
-        LIMIT %(limit)s
+        ORDER BY recorded_at LIMIT %(limit)s
     ) x
     WHERE o.schedule_uid = x.schedule_uid AND o.kind = x.kind AND o.key = x.key RETURNING 1
 ), noted AS (
@@ -132,14 +132,19 @@ WITH office AS (
     SELECT %(namespace)s, max(ended) FROM old HAVING count(*) > 0
     ON CONFLICT (namespace) DO UPDATE SET pruned_to = greatest(h.pruned_to, excluded.pruned_to)
 ), removed AS (
-    DELETE FROM {schema}.schedule s
-    WHERE s.namespace = %(namespace)s AND s.removed <> 0
-      AND s.updated_at < now() - make_interval(secs => %(older_than)s)
-      AND EXISTS (SELECT 1 FROM office)
-      AND NOT EXISTS (SELECT 1 FROM {schema}.occurrence o WHERE o.schedule_uid = s.uid)
+    DELETE FROM {schema}.schedule s USING (
+        SELECT g.uid FROM {schema}.schedule g
+        WHERE g.namespace = %(namespace)s AND g.removed <> 0
+          AND g.updated_at < now() - make_interval(secs => %(older_than)s)
+          AND EXISTS (SELECT 1 FROM office)
+          AND (SELECT true FROM {schema}.occurrence o
+               WHERE o.schedule_uid = g.uid ORDER BY o.kind, o.key LIMIT 1) IS NULL
+        ORDER BY g.updated_at LIMIT %(limit)s
+    ) x
+    WHERE s.uid = x.uid RETURNING 1
 )
 SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fired) + (SELECT count(*) FROM unfired)
-    AS pruned;
+    + (SELECT count(*) FROM removed) AS pruned;
 
 -- name: oldest
 SELECT min(finished_at) AS oldest FROM {schema}.run

@@ -121,7 +121,7 @@ WHERE namespace = :namespace AND finished_at IS NOT NULL;
 SELECT schedule_uid, kind, key FROM tenure_occurrence
 WHERE run_id IS NULL AND recorded_at < :before
   AND (SELECT namespace FROM tenure_schedule WHERE uid = schedule_uid) = :namespace
-LIMIT :limit;
+ORDER BY recorded_at LIMIT :limit;
 
 -- name: delete_run
 DELETE FROM tenure_run WHERE id = ?;
@@ -131,9 +131,11 @@ DELETE FROM tenure_run WHERE id = ?;
 DELETE FROM tenure_occurrence WHERE schedule_uid = ? AND kind = ? AND key = ?;
 
 -- name: prune_removed
-DELETE FROM tenure_schedule
-WHERE namespace = :namespace AND removed <> 0 AND updated_at < :before
-  AND NOT EXISTS (SELECT 1 FROM tenure_occurrence o WHERE o.schedule_uid = tenure_schedule.uid);
+DELETE FROM tenure_schedule WHERE uid IN (
+    SELECT uid FROM tenure_schedule s
+    WHERE namespace = :namespace AND removed <> 0 AND updated_at < :before
+      AND NOT EXISTS (SELECT 1 FROM tenure_occurrence o WHERE o.schedule_uid = s.uid)
+    ORDER BY updated_at LIMIT :limit);
 
 -- name: get
 SELECT * FROM tenure_run WHERE namespace = :namespace AND id = :id;
