@@ -3,6 +3,7 @@
 from tenure.async_scheduler import AsyncScheduler
 from tenure.edits import NewSchedule
 from tenure.errors import (
+    BeyondHistory,
     ConfigError,
     Conflict,
     Fenced,
@@ -31,6 +32,7 @@ from tenure.workers import check_workers
 
 __all__ = [
     "AsyncScheduler",
+    "BeyondHistory",
     "ConfigError",
     "Conflict",
     "Fenced",

@@ -149,11 +149,13 @@ class AsyncScheduler(Declaring):
         *,
         limit: int = BACKFILL_LIMIT,
         dry_run: bool = False,
+        beyond_history: bool = False,
         connection: Any = None,
     ) -> list[datetime]:
         start, end = stretch(start, end)
         return await self._edit(
-            connection, lambda edits: edits.backfill(name, start, end, limit, dry_run)
+            connection,
+            lambda edits: edits.backfill(name, start, end, limit, dry_run, beyond_history),
         )
 
     async def remove(

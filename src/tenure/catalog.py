@@ -129,10 +129,18 @@ class Catalog:
         return run_id
 
     async def backfill(
-        self, name: str, start: datetime, end: datetime, *, limit: int, dry_run: bool
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        limit: int,
+        dry_run: bool,
+        beyond_history: bool = False,
     ) -> list[datetime]:
         """Fire what was missed or skipped from `start` to `end`, both included: of the times that
-        the trigger names as it is now, those that were not fired."""
+        the trigger names as it is now, those that were not fired. `BeyondHistory` if that is not
+        known of one, unless `beyond_history` insists."""
         old, now = await self.get(name), await self._store.now()
         trigger = triggers.load(old.spec.trigger)
         # What the plan has not come to yet is not the past's.
@@ -148,7 +156,11 @@ class Catalog:
                 )
             nominals.append(nominal)
             nominal = trigger.next(nominal)
-        return await self._store.backfill(name, nominals, dry_run=dry_run) if nominals else []
+        if not nominals:
+            return []
+        return await self._store.backfill(
+            name, nominals, dry_run=dry_run, beyond_history=beyond_history
+        )
 
     async def _edit(
         self,

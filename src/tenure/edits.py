@@ -167,9 +167,17 @@ class Edits:
         return None if run_id is None else await self._runs.get(run_id)
 
     async def backfill(
-        self, name: str, start: datetime, end: datetime, limit: int, dry_run: bool
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        limit: int,
+        dry_run: bool,
+        beyond_history: bool,
     ) -> list[datetime]:
-        return await self._catalog.backfill(name, start, end, limit=limit, dry_run=dry_run)
+        return await self._catalog.backfill(
+            name, start, end, limit=limit, dry_run=dry_run, beyond_history=beyond_history
+        )
 
 
 def _name(entry: object) -> object:

@@ -5,6 +5,7 @@ TenureError
 │   ├── InvalidTrigger
 │   │   └── UnknownTrigger  stored by a newer version of Tenure: not wrong, only not known here
 │   ├── InvalidSchedule
+│   │   └── BeyondHistory   it may have been run, and been removed from history since
 │   └── UnknownTask
 ├── NotFound               no schedule, run or lease of that name
 ├── Conflict               it exists already, or changed since you read it
@@ -23,6 +24,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from tenure.model import LeaseRecord, Schedule
 
 
@@ -47,6 +50,15 @@ class UnknownTrigger(InvalidTrigger):
 
 class InvalidSchedule(ConfigError):
     """A schedule or task declaration that cannot work."""
+
+
+class BeyondHistory(InvalidSchedule):
+    """These times may have been run, and their runs removed since. Nothing was changed."""
+
+    def __init__(self, message: str, since: datetime) -> None:
+        super().__init__(message)
+        self.since = since
+        """All runs that ended after this are on record."""
 
 
 class UnknownTask(ConfigError):

@@ -300,6 +300,15 @@ class RunRetried(RunFact):
 
 
 @dataclass(frozen=True, slots=True)
+class RunGivenBack(RunFact):
+    """It was claimed and not begun, since its node had no room or stops: it waits for another."""
+
+    name = "run.given_back"
+    level = logging.DEBUG
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRefused(RunFact):
     """The result came too late: the run had been taken from this node."""
 
@@ -316,6 +325,15 @@ class RunsRecovered(Fact):
     node: str
     rerun: int
     lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryBehind(Fact):
+    """Less history is removed than becomes too old: the oldest is so many seconds too old."""
+
+    name = "history.behind"
+    level = logging.WARNING
+    seconds: float
 
 
 # -- node and store -------------------------------------------------------------------------------

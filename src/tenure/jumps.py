@@ -18,6 +18,8 @@ class JumpWatch:
         self._hold = hold
         self._offset: float | None = None
         self._jumped_at: float | None = None
+        self._alike_since: float | None = None
+        """Since when neither was set."""
         self.jump = 0.0
         """By how many seconds the store's clock is off, while a jump is held; or the last one."""
 
@@ -27,13 +29,22 @@ class JumpWatch:
 
     def forget(self) -> None:
         """Begin anew: what the clocks did while nobody watched says nothing."""
-        self._offset = self._jumped_at = None
+        self._offset = self._jumped_at = self._alike_since = None
+
+    def trusts(self, store: datetime, boot: float) -> bool:
+        """Have the clocks gone alike up to this moment, for as long as a jump is held? Then what
+        cannot be undone may rest on the store's clock. A look that comes first says nothing: the
+        clock may have jumped just before, while another watched."""
+        if self._offset is None or self._alike_since is None or self.held:
+            return False
+        off = store.timestamp() - boot - self._offset
+        return abs(off) <= self._limit and boot - self._alike_since >= self._hold
 
     def observe(self, store: datetime, boot: float) -> str | None:
         """None if nothing changed, else "held", "accepted" (it lasted), "gone" or "backward"."""
         offset = store.timestamp() - boot
         if self._offset is None:
-            self._offset = offset
+            self._offset, self._alike_since = offset, boot
             return None
         jump = offset - self._offset
         if jump > self._limit:
@@ -43,13 +54,13 @@ class JumpWatch:
                 return "held"
             if boot - self._jumped_at < self._hold:
                 return None
-            self._offset, self._jumped_at = offset, None
+            self._offset, self._jumped_at, self._alike_since = offset, None, boot
             return "accepted"
         self._offset = offset
         if self._jumped_at is not None:
-            self._jumped_at = None
+            self._jumped_at, self._alike_since = None, boot
             return "gone"
         if jump < -self._limit:
-            self.jump = jump
+            self.jump, self._alike_since = jump, boot
             return "backward"
         return None

@@ -243,6 +243,8 @@ class DueSchedule(NamedTuple):
     lock: str | None
     catch_up_limit: int = 100
     catch_up_grace: float = 60.0
+    begins: datetime | None = None
+    """Of one that was put off before it was planned: when it was first due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +348,9 @@ class RunRecord:
     claimed_at: datetime | None
     finished_at: datetime | None
     error: str | None
+    claim: int = 0
+    """The number of its last claim: counts every claim, where `attempt` leaves out those that were
+    given back before they began."""
     unreadable: str | None = None
     """Which of its columns have what cannot be there: somebody edited them. It cannot be run."""
 
@@ -363,19 +368,22 @@ class ClaimBatch:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended. It counts only if the claim (run, attempt, node) is still the one.
+    """How a claim ended. It counts only if the claim (run, claim, node) is still the one.
 
-    `state` WAITING puts the run back, due again `delay` seconds from now.
+    `state` WAITING puts the run back, due again `delay` seconds from now; without a delay it keeps
+    its due time.
     """
 
     run_id: int
-    attempt: int
+    claim: int
     node: str
     state: RunState
     error: str | None = None
-    delay: float = 0.0
+    delay: float | None = None
     failed: bool = False
     """The task itself failed: that uses up a retry. A node that was stopped does not."""
+    begun: bool = True
+    """False: it is given back as it was claimed, and that was no attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,8 @@ class Node:
             clock,
             facts,
             steady=lambda: held.steady if (held := self.elector.held) else 0.0,
+            store_now=schedules.now,
+            trusts=self.ticker.jump.trusts,
         )
         self.declarer = Declarer(
             declared,

@@ -2,7 +2,7 @@
 
 A task that returned has succeeded. One that raised failed; if it may try again it waits, longer
 each time. One that was cut off because its node stops is for another node, unless it chose
-`on_crash="abandon"`.
+`on_crash="abandon"`. One that had not begun is given back.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import asyncio
 import traceback
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tenure.arguments import seconds
 from tenure.errors import InvalidSchedule, Retry
-from tenure.facts import RunFact, RunFailed, RunRetried, RunSucceeded
+from tenure.facts import RunFact, RunFailed, RunGivenBack, RunRetried, RunSucceeded
 from tenure.model import OnCrash, Result, RunRecord, RunState
-from tenure.tasks import Run
 
 BACKOFF_MOST = 300.0
 ERROR_LENGTH = 8_000
@@ -30,55 +30,59 @@ class NotBegun(Exception):
     """It was cancelled before its first line: nothing of it was executed."""
 
 
-def outcome(
-    run: Run, record: RunRecord, error: BaseException | None, took: float, backoff: float
-) -> Outcome:
+def outcome(record: RunRecord, error: BaseException | None, took: float, backoff: float) -> Outcome:
     """`error`: what it raised. `backoff`: how long to wait before it is tried a second time."""
     match error:
         case None:
-            result = Result(run.id, run.attempt, run.node, RunState.SUCCEEDED)
-            return result, RunSucceeded(*about(run), took=round(took, 6))
+            result = _result(record, RunState.SUCCEEDED)
+            return result, RunSucceeded(*about(record), took=round(took, 6))
         case NotBegun():
-            return put_back(run)
+            return given_back(record, STOPPED)
         case asyncio.CancelledError():
-            return _cut_off(run, record)
+            return _cut_off(record)
         case Retry():
-            return _again(run, record, error, backoff)
+            return _again(record, error, backoff)
         case TimeoutError():
             said = str(error) or f"ran into its timeout of {record.timeout:g} s"
-            return _raised(run, record, said, backoff)
+            return _raised(record, said, backoff)
         case _:
-            return _raised(run, record, _shown(error), backoff)
+            return _raised(record, _shown(error), backoff)
 
 
-def put_back(run: Run, error: str = STOPPED) -> Outcome:
-    """It is for another node."""
-    result = Result(run.id, run.attempt, run.node, RunState.WAITING, error)
-    return result, RunRetried(*about(run), error=error)
+def given_back(record: RunRecord, error: str) -> Outcome:
+    """It is for another node as it was: it keeps its place, and this was no attempt."""
+    result = _result(record, RunState.WAITING, error, begun=False)
+    return result, RunGivenBack(*about(record), reason=error)
 
 
-def failed(run: Run, error: str) -> Outcome:
+def failed(record: RunRecord, error: str) -> Outcome:
     """It failed, and is not tried again."""
     error = _storable(error)
-    result = Result(run.id, run.attempt, run.node, RunState.FAILED, error, failed=True)
-    return result, RunFailed(*about(run), error=error)
+    result = _result(record, RunState.FAILED, error, failed=True)
+    return result, RunFailed(*about(record), error=error)
 
 
-def about(run: Run) -> tuple[int, str, str, datetime, int, str]:
+def about(record: RunRecord) -> tuple[int, str, str, datetime, int, str]:
     """What the facts of a run begin with."""
-    return run.id, run.task, run.schedule, run.nominal, run.attempt, run.node
+    attempt, node = record.attempt, record.node or ""
+    return record.id, record.task, record.schedule, record.nominal, attempt, node
 
 
-def _cut_off(run: Run, record: RunRecord) -> Outcome:
+def _result(record: RunRecord, state: RunState, error: str | None = None, **more: Any) -> Result:
+    return Result(record.id, record.claim, record.node or "", state, error, **more)
+
+
+def _cut_off(record: RunRecord) -> Outcome:
     if record.on_crash is OnCrash.RERUN:
-        return put_back(run)
+        result = _result(record, RunState.WAITING, STOPPED)
+        return result, RunRetried(*about(record), error=STOPPED)
     # It may have done half of its work: whoever chose "abandon" wants no second half.
     error = "its node was stopped in the middle of it"
-    result = Result(run.id, run.attempt, run.node, RunState.LOST, error)
-    return result, RunFailed(*about(run), error=error)
+    result = _result(record, RunState.LOST, error)
+    return result, RunFailed(*about(record), error=error)
 
 
-def _again(run: Run, record: RunRecord, asked: Retry, backoff: float) -> Outcome:
+def _again(record: RunRecord, asked: Retry, backoff: float) -> Outcome:
     """It asked for another attempt, which is not counted as a failure."""
     delay = asked.delay
     if isinstance(delay, int | float) and delay < 0:
@@ -88,21 +92,21 @@ def _again(run: Run, record: RunRecord, asked: Retry, backoff: float) -> Outcome
         delay = None if delay is None else seconds("delay", delay, zero=True)
     except InvalidSchedule as wrong:
         said = f"it raised Retry({str(asked)!r}), but {wrong}"
-        return _raised(run, record, said, backoff)
+        return _raised(record, said, backoff)
     delay = _longer(backoff, record) if delay is None else delay
-    return _later(run, str(asked), delay, failed=False)
+    return _later(record, str(asked), delay, failed=False)
 
 
-def _raised(run: Run, record: RunRecord, error: str, backoff: float) -> Outcome:
+def _raised(record: RunRecord, error: str, backoff: float) -> Outcome:
     if record.failures >= record.retries:
-        return failed(run, error)
-    return _later(run, error, _longer(backoff, record), failed=True)
+        return failed(record, error)
+    return _later(record, error, _longer(backoff, record), failed=True)
 
 
-def _later(run: Run, error: str, delay: float, *, failed: bool) -> Outcome:
-    error, waiting = _storable(error), RunState.WAITING
-    result = Result(run.id, run.attempt, run.node, waiting, error, delay, failed=failed)
-    return result, RunRetried(*about(run), error=error, delay=delay)
+def _later(record: RunRecord, error: str, delay: float, *, failed: bool) -> Outcome:
+    error = _storable(error)
+    result = _result(record, RunState.WAITING, error, delay=delay, failed=failed)
+    return result, RunRetried(*about(record), error=error, delay=delay)
 
 
 def _longer(backoff: float, record: RunRecord) -> float:

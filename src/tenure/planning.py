@@ -222,7 +222,7 @@ def _latest(trigger: triggers.Trigger, uid: int, now: datetime) -> datetime | No
 
 def _begin(schedule: DueSchedule, trigger: triggers.Trigger) -> Firing:
     """The first plan of a schedule that came without one: from when it came, however long ago."""
-    begins = schedule.next_due
+    begins = schedule.begins or schedule.next_due
     anchored = trigger.anchored(begins)
     upcoming = _upcoming(anchored, schedule.uid, anchored.next(begins))
     return _firing(schedule, Stretch((), None, *upcoming), triggers.dump(anchored))

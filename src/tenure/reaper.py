@@ -1,20 +1,25 @@
-"""The reaper buries dead nodes, while this node leads, and clears away what is old.
+"""The reaper buries dead nodes, while this node leads, and removes history that is old.
 
 To bury a node is to take over its presence lease. That succeeds only if the store's own rules say
 the lease is not live, and a node whose presence was taken can never renew it: it comes back as a
 new node. So its runs can be given to others without asking whether it might wake up.
+
+History is removed batch by batch until none is too old, whatever comes in meanwhile. Each batch is
+a short transaction, and after it the store is left to others for as long as it took. Nothing is
+removed while the store's clock is in doubt: what is gone cannot be brought back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from math import inf
 
 from tenure.backends.base import LeaseStore, ReleaseStore, RunStore
 from tenure.clock import Clock
 from tenure.errors import Fenced
-from tenure.facts import Facts, RunsRecovered
+from tenure.facts import Facts, HistoryBehind, RunsRecovered
 from tenure.model import Fence, Grant, Holder, LeaseRecord
 from tenure.presence import PRESENCE
 from tenure.roster import declared_by
@@ -24,7 +29,10 @@ from tenure.settings import Settings
 LATEST_RETRY = 1.0
 """A keeper whose store was away tries again sooner than this."""
 PRUNE_EVERY = 60.0
-PRUNE_BATCH = 1_000
+PRUNE_BATCH = 500
+"""How many runs one transaction removes: as long as that takes others may have to wait."""
+PRUNE_FOR = 1.0
+"""How long a step removes history before it looks for dead nodes again."""
 
 
 class Reaper(Service):
@@ -42,7 +50,12 @@ class Reaper(Service):
         clock: Clock,
         facts: Facts,
         steady: Callable[[], float] = lambda: inf,
+        *,
+        store_now: Callable[[], Awaitable[datetime]],
+        trusts: Callable[[datetime, float], bool] = lambda store, boot: True,
     ) -> None:
+        """`trusts`: may what cannot be undone rest on the store's clock, which says this at that
+        time of the boot clock?"""
         super().__init__(clock, facts, retry_most=settings.reap_every)
         self._holder = holder
         self._leases = leases
@@ -54,7 +67,11 @@ class Reaper(Service):
         self._steady = steady
         self._grace = max(settings.renew_every, LATEST_RETRY)
         self._absent_since: dict[str, float] = {}
+        self._store_now = store_now
+        self._trusts = trusts
         self._pruned_at = clock.monotonic()
+        self._behind: tuple[float, float] | None = None
+        """When it was last known that retention is behind, and by how much."""
 
     async def step(self) -> float | None:
         fence = self._leading()
@@ -63,8 +80,8 @@ class Reaper(Service):
             return None  # the elector wakes us
         try:
             await self._bury_the_dead(fence)
-            if self.clock.monotonic() - self._pruned_at >= PRUNE_EVERY:
-                await self._prune(fence)
+            if self.clock.monotonic() - self._pruned_at >= PRUNE_EVERY and await self._prune(fence):
+                return 0.0
         except Fenced:
             self._deposed(fence)
             return None
@@ -110,11 +127,44 @@ class Reaper(Service):
         if done.rerun or done.lost:
             self.facts.tell(RunsRecovered(node, done.rerun, done.lost))
 
-    async def _prune(self, fence: Fence) -> None:
+    async def _prune(self, fence: Fence) -> bool:
+        """Remove what is too old. True if there is more of it than there was time for."""
+        stop = self.clock.monotonic() + PRUNE_FOR
+        full = True
+        while full and (begun := self.clock.monotonic()) < stop:
+            if self._leading() != fence:
+                return False
+            async with asyncio.timeout(self._settings.call_timeout):
+                if not self._trusts(await self._store_now(), self.clock.monotonic()):
+                    return False
+                pruned = await self._runs.prune(fence, self._settings.retention, PRUNE_BATCH)
+            full = pruned >= PRUNE_BATCH
+            if full:
+                await self.clock.sleep(self.clock.monotonic() - begun)
+        if full:
+            await self._tell_if_behind()
+            return True
+        self._behind = None
+        await self._forget(fence)
+        self._pruned_at = self.clock.monotonic()
+        return False
+
+    async def _tell_if_behind(self) -> None:
+        """Now and then: is what should be gone older than it was?"""
+        now = self.clock.monotonic()
+        if self._behind is not None and now - self._behind[0] < PRUNE_EVERY:
+            return
         async with asyncio.timeout(self._settings.call_timeout):
-            pruned = await self._runs.prune(fence, self._settings.retention, PRUNE_BATCH)
+            oldest, now_there = await self._runs.oldest(), await self._store_now()
+        if oldest is None:
+            return
+        seconds = (now_there - oldest).total_seconds() - self._settings.retention
+        if self._behind is not None and seconds >= self._behind[1]:
+            self.facts.tell(HistoryBehind(round(seconds, 3)))
+        self._behind = now, seconds
+
+    async def _forget(self, fence: Fence) -> None:
+        async with asyncio.timeout(self._settings.call_timeout):
             await self._leases.forget(PRESENCE, self._settings.retention)
             used = declared_by(await self._leases.all(PRESENCE))
             await self._releases.prune(fence, self._settings.retention, used)
-        if pruned < PRUNE_BATCH:
-            self._pruned_at = self.clock.monotonic()

@@ -158,15 +158,21 @@ class Scheduler(Declaring):
         *,
         limit: int = BACKFILL_LIMIT,
         dry_run: bool = False,
+        beyond_history: bool = False,
         connection: Any = None,
     ) -> list[datetime]:
         """Fire what was missed or skipped from `start` to `end`, both included: one run for each,
         in their order. They are those that the trigger names as it is now, up to now, also from
         before the schedule existed. Returns their nominal times; with `dry_run` nothing is
-        changed."""
+        changed.
+
+        Raises `BeyondHistory` if some of them may have been run, and their runs removed since.
+        `beyond_history` fires them all the same.
+        """
         start, end = stretch(start, end)
         return self._edit(
-            connection, lambda edits: edits.backfill(name, start, end, limit, dry_run)
+            connection,
+            lambda edits: edits.backfill(name, start, end, limit, dry_run, beyond_history),
         )
 
     def remove(
@@ -180,7 +186,8 @@ class Scheduler(Declaring):
     ) -> RunRecord | None:
         """Run it once, now, beside its plan. None: skipped, an earlier run is unfinished.
 
-        The same `key` again gives the same run: for callers that may repeat themselves.
+        The same `key` again gives the same run, for as long as that is on record (`retention`):
+        for callers that may repeat themselves.
         """
         return self._edit(connection, lambda edits: edits.run_now(name, key))
 

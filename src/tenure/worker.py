@@ -6,7 +6,8 @@ what is not being executed here is then started. Results are kept until the stor
 
 Every claim is a transaction. While runs are so short that it takes longer than they do, it claims
 more than there is room for, by as many as ended while another claim was made: they have a slot in
-no time. If not, they are given back for others.
+no time. If not, they are given back for others, as they were: with their place in the queue, and
+without having counted as an attempt.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 
 from tenure.backends.base import RunStore
 from tenure.clock import Clock
-from tenure.facts import Facts, RunRefused, RunStarted
+from tenure.facts import Facts, RunGivenBack, RunRefused, RunStarted
 from tenure.model import OnCrash, RunRecord
-from tenure.outcomes import STOPPED, Outcome, about, failed, outcome, put_back
+from tenure.outcomes import STOPPED, Outcome, about, failed, given_back, outcome
 from tenure.payload import decode
 from tenure.service import Service
 from tenure.settings import Settings
@@ -63,6 +64,7 @@ class Worker(Service):
         self._execute = execute
         self._settings = settings
         self._running: dict[tuple[int, int], tuple[Run, Cancel]] = {}
+        """By run and claim: an attempt that did not begin has the number of the next one, too."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._next: deque[RunRecord] = deque()
@@ -120,7 +122,7 @@ class Worker(Service):
     def _give_back(self, error: str) -> None:
         """What was not begun is for others."""
         if self._next:
-            self._results += [put_back(_run(record), error) for record in self._next]
+            self._results += [given_back(record, error) for record in self._next]
             self._next.clear()
             self._ahead = 0
 
@@ -153,12 +155,12 @@ class Worker(Service):
         if self._results:
             self._ahead = min(max(self._ahead, self._short), AHEAD * self._settings.concurrency)
             self._short = 0
-        limit = self._room + self._ahead
+        room, ahead = self._room, self._ahead
         reporting = list(self._results)
         results = [result for result, _ in reporting]
         try:
             async with asyncio.timeout(self._settings.call_timeout):
-                batch = await self._runs.claim(node, names, limit, results)
+                batch = await self._runs.claim(node, names, room, results, ahead)
         except BaseException:
             # It may have been granted all the same, even after we stopped waiting.
             self._doubt()
@@ -167,7 +169,7 @@ class Worker(Service):
         self._reported(reporting, batch.kept)
         if self._next:
             return AHEAD_FOR
-        self._backlog = 0 < len(batch.runs) == limit
+        self._backlog = 0 < len(batch.runs) == room + ahead
         if batch.next_due is None or self._backlog:
             return self._settings.idle_poll
         delay = (batch.next_due - batch.now).total_seconds()
@@ -189,16 +191,14 @@ class Worker(Service):
             claimed = await self._runs.claimed(node)
         doubtful = begun < self._doubt_until
         self._look_at = self._doubt_until if doubtful else begun + self._look_every
-        known = {(result.run_id, result.attempt) for result, _ in self._results}
-        known.update(self._running, ((record.id, record.attempt) for record in self._next))
-        self._begin(
-            node, [record for record in claimed if (record.id, record.attempt) not in known]
-        )
+        known = {(result.run_id, result.claim) for result, _ in self._results}
+        known.update(self._running, ((record.id, record.claim) for record in self._next))
+        self._begin(node, [record for record in claimed if (record.id, record.claim) not in known])
 
     def _begin(self, node: str, records: list[RunRecord]) -> None:
         """Execute what was claimed, if this node still may."""
         if self._stopping:
-            self._results += [put_back(_run(record)) for record in records]
+            self._results += [given_back(record, STOPPED) for record in records]
         elif self._present() == node:
             self._next.extend(records)
             self._give_back_at = self.clock.monotonic() + AHEAD_FOR
@@ -217,40 +217,40 @@ class Worker(Service):
 
     def _start(self, record: RunRecord) -> None:
         kwargs = decode(record.kwargs)
-        run = _run(record, kwargs)
         error = record.unreadable
         if error is None and kwargs is None:
             error = f"its keyword arguments are not a JSON object: {record.kwargs[:200]!r}"
         if error is not None:
-            self._results.append(failed(run, error))
+            self._results.append(failed(record, error))
             self.wake()
             return
+        run = _run(record, kwargs or {})
         late = ((record.claimed_at or record.due) - record.due).total_seconds()
-        self.facts.tell(RunStarted(*about(run), late=late))
+        self.facts.tell(RunStarted(*about(record), late=late))
         begun = self.clock.monotonic()
 
         def ended(error: BaseException | None) -> None:
             took = self.clock.monotonic() - begun
-            # What is abandoned with its node should not be lost without having begun.
+            # What is abandoned with its node is never claimed ahead.
             if took < SHORT and record.on_crash is OnCrash.RERUN:
                 self._short += 1
             else:
                 self._short = self._ahead = 0
-            self._ended(run, outcome(run, record, error, took, self._settings.backoff))
+            self._ended(record, outcome(record, error, took, self._settings.backoff))
 
-        self._running[run.id, run.attempt] = run, lambda: None
+        self._running[record.id, record.claim] = run, lambda: None
         self._idle.clear()
         try:
             cancel = self._execute(self._tasks[run.task], run, record.timeout, ended)
         except Exception as error:  # noqa: BLE001 - the application's loop is closed, say
             ended(error)
         else:
-            self._running[run.id, run.attempt] = run, cancel
+            self._running[record.id, record.claim] = run, cancel
 
-    def _ended(self, run: Run, outcome: Outcome) -> None:
+    def _ended(self, record: RunRecord, outcome: Outcome) -> None:
         self._results.append(outcome)
         full = not self._room
-        del self._running[run.id, run.attempt]
+        del self._running[record.id, record.claim]
         self._start_next()
         if full and self._room:
             self._freed_at = self.clock.monotonic()
@@ -270,12 +270,12 @@ class Worker(Service):
         for (result, fact), counted in zip(reporting, kept, strict=True):
             if counted:
                 self.facts.tell(fact)
-            else:
-                about = (fact.run, fact.task, fact.schedule, fact.nominal, result.attempt)
+            elif not isinstance(fact, RunGivenBack):  # nothing was done that could be refused
+                about = (fact.run, fact.task, fact.schedule, fact.nominal, fact.attempt)
                 self.facts.tell(RunRefused(*about, result.node))
 
 
-def _run(record: RunRecord, kwargs: dict[str, Any] | None = None) -> Run:
+def _run(record: RunRecord, kwargs: dict[str, Any]) -> Run:
     return Run(
         id=record.id,
         schedule=record.schedule,
@@ -284,5 +284,5 @@ def _run(record: RunRecord, kwargs: dict[str, Any] | None = None) -> Run:
         attempt=record.attempt,
         term=record.term,
         node=record.node or "",
-        kwargs=kwargs or {},
+        kwargs=kwargs,
     )

@@ -38,6 +38,7 @@ async def sqlite(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
 
 
 KEY = "USING INTEGER PRIMARY KEY (rowid=?)"
+RUNS = "SEARCH tenure_run USING"
 OCCURRENCES, SCHEDULES = "SEARCH tenure_occurrence USING", "SEARCH tenure_schedule USING"
 STEPS = {
     "schedules": {
@@ -51,13 +52,21 @@ STEPS = {
         "move_on": ["SCAN f", f"SEARCH tenure_schedule {KEY}"],
     },
     "runs": {
+        "finished": [
+            f"{RUNS} INDEX tenure_run_ended (namespace=? AND finished_at>? AND finished_at<?)"
+        ],
+        "oldest": [f"{RUNS} INDEX tenure_run_ended (namespace=? AND finished_at>?)"],
+        "kept": ["SCAN f VIRTUAL TABLE INDEX 1:", f"SEARCH r {KEY}"],
+        "on_record": ["SCAN f VIRTUAL TABLE INDEX 1:", f"SEARCH r {KEY}"],
         "unfired": [
             f"{OCCURRENCES} INDEX tenure_occurrence_without_run (recorded_at<?)",
             f"SEARCH tenure_schedule {KEY}",
         ],
         "delete_occurrence": [f"{OCCURRENCES} PRIMARY KEY (schedule_uid=? AND kind=? AND key=?)"],
         "prune_removed": [
-            f"{SCHEDULES} INDEX tenure_schedule_removed (namespace=? AND updated_at<?)",
+            f"SEARCH tenure_schedule {KEY}",
+            "LIST SUBQUERY 2",
+            "SEARCH s USING INDEX tenure_schedule_removed (namespace=? AND updated_at<?)",
             "SEARCH o USING PRIMARY KEY (schedule_uid=?)",
         ],
     },
@@ -94,12 +103,17 @@ async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer) ->
             "occurrence": "occurrence_pkey",
             "run": "run_open",
         }
-        results = {"ids": [1], "attempts": [1], "nodes": ["a"], "states": ["failed"]}
-        results |= {"errors": ["x"], "delays": [0.0], "failed": [True]}
-        text = schedules._database.statements("sql/runs.sql")["finish"]
-        assert await _scans(schedules, text, {**results, "namespace": "default"}) == {
-            "run": "run_pkey"
-        }
+        results = {"ids": [1], "claims": [1], "nodes": ["a"], "states": ["failed"]}
+        results |= {"errors": ["x"], "delays": [0.0], "failed": [True], "unbegun": []}
+        statements = schedules._database.statements("sql/runs.sql")
+        prune = schedules.of(Fence("leader", 1, "ann")) | {"older_than": 1.0, "limit": 9}
+        scans = await _scans(schedules, statements["prune"], prune)
+        assert scans["run"] in ("run_ended", "run_pkey")
+        assert scans["occurrence"] in ("occurrence_pkey", "occurrence_without_run")
+        assert scans["schedule"] in ("schedule_removed", "schedule_pkey")
+        for name in ("finish", "on_record"):
+            scans = await _scans(schedules, statements[name], {**results, "namespace": "default"})
+            assert scans == {"run": "run_pkey"}
     finally:
         await backend.close()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tenure import InvalidSchedule, NotFound, Run, Scheduler, cron
+from tenure import BeyondHistory, InvalidSchedule, NotFound, Run, Scheduler, cron
+from tenure.backends.sqlite import SQLiteBackend
 from tests.e2e.command import at_hand, tenure, until
 
 RULE = "cron 0 6 * * * (Europe/Berlin)"
@@ -104,3 +106,31 @@ def test_the_future_is_left_to_the_plan(folder: Path) -> None:
             scheduler.backfill("report", datetime(2026, 1, 1), now)  # noqa: DTZ001
     finally:
         scheduler.stop()
+
+
+def test_what_may_have_been_run_and_pruned_is_run_again_only_on_demand(folder: Path) -> None:
+    assert at_hand(folder, "schedules", "backfill", "report", *WEEK).code == 0
+    scheduler = Scheduler(f"sqlite:///{folder}/tenure.db")
+    scheduler.task(_report)
+    with scheduler:
+        until(lambda: len(scheduler.runs(state="succeeded")) == 7, "all are done")
+    asyncio.run(_prune(folder / "tenure.db"))
+    refused = at_hand(folder, "schedules", "backfill", "report", *WEEK, "--dry-run")
+    assert refused.code == 1, refused
+    assert "history reaches back to 20" in refused.err
+    assert "7 of these times, from 2026-03-01T05:00:00+00:00" in refused.err
+    assert "--beyond-history" in refused.err
+    with pytest.raises(BeyondHistory) as error:
+        scheduler.backfill("report", *(datetime(2026, 3, day, tzinfo=UTC) for day in (1, 7)))
+    assert error.value.since > datetime(2026, 3, 7, tzinfo=UTC)
+    scheduler.stop()
+    insisted = at_hand(folder, "schedules", "backfill", "report", *WEEK, "--beyond-history")
+    assert insisted.code == 0, insisted
+    assert "7 occurrences of report will be run" in insisted.out
+
+
+async def _prune(path: Path) -> None:
+    backend = SQLiteBackend(path)
+    await backend.open()
+    assert await backend.runs.prune(None, 0.0, 100) == 14
+    await backend.close()

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from tenure import NotFound, Scheduler, every
+from tenure import NotFound, Retry, Scheduler, every
 from tests.e2e.command import until
 from tests.support.servers import PostgresServer
 
@@ -198,6 +198,30 @@ def test_resume_does_not_lose_what_waits_for_its_jitter(shop: Database) -> None:
     assert shop.scheduler.occurrences("a") == []
 
 
+def test_resume_loses_nothing_when_its_first_time_is_on_record(shop: Database) -> None:
+    """The plan was set back by hand, onto a time that was fired, and then onto one that was missed."""
+    shop.scheduler.add("a", every(weeks=1), task="pack")
+    first = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    shop.connection.execute(
+        "INSERT INTO tenure.occurrence (schedule_uid, kind, key, nominal, last, state, recorded_at,"
+        " term) SELECT uid, 'planned', (extract(epoch FROM %s)::bigint * 1000000)::text, %s, %s,"
+        " 'fired', now(), 1 FROM tenure.schedule",
+        [first] * 3,
+    )
+    for nominal, why in ((first, "one"), (first + timedelta(microseconds=1), "two")):
+        shop.scheduler.pause("a", why)
+        shop.connection.execute(
+            "UPDATE tenure.schedule SET next_nominal = %s, next_due = %s", [nominal] * 2
+        )
+        assert shop.call("resume_schedule('a')")
+        shop.connection.commit()
+    missed, fired = shop.scheduler.occurrences("a")
+    assert (fired.nominal, fired.state) == (first, "fired")
+    assert (missed.nominal - first, missed.state) == (timedelta(microseconds=1), "missed")
+    assert missed.reason == "paused: one; paused: two"
+    assert datetime.now(UTC) - missed.last < timedelta(minutes=1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -323,6 +347,25 @@ def test_views_of_a_cluster_at_work(database: Database) -> None:
         [status] = database.view("schedule_status", "name = 'slow'")
         assert (status["state"], status["app"]) == ("active", "default")
         assert status["last_state"] in ("fired", "skipped")
+
+
+def test_run_that_waits_for_the_retry_of_another_says_so(database: Database) -> None:
+    @database.scheduler.task
+    def stuck() -> None:
+        raise Retry("not yet", delay=600)
+
+    database.scheduler.add("queue", every(weeks=1), task="stuck", overlap="queue")
+    with database.scheduler:
+        first = database.scheduler.run_now("queue")
+        until(lambda: database.view("run_history", "error = 'not yet'"), "it waits for its retry")
+        second = database.scheduler.run_now("queue")
+        assert first is not None
+        assert second is not None
+        where = "reason LIKE '%goes first'"
+        [why] = until(lambda: database.view("why_not", where), "why the second waits")
+        assert why["run_id"] == second.id
+        [one, two] = database.view("run_history", "schedule = 'queue' ORDER BY id")
+        assert (one["attempt"], two["attempt"]) == (1, 0)
 
 
 def test_why_what_is_due_was_not_fired(database: Database) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ import psycopg
 import pytest
 
 from tenure import Scheduler, every
+from tenure.backends.base import Backend
+from tenure.backends.postgres import PostgresBackend
 from tenure.backends.postgres import migrate as postgres_migrate
 from tenure.backends.sql import migrations
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.backends.sqlite import migrate as sqlite_migrate
+from tenure.model import Result, RunState
+from tenure.testing.contract.harness import TASK, adding
 from tests.support.servers import PostgresServer
 
 _numbers = count()
@@ -86,3 +91,107 @@ def _check(url: str, rows: Callable[[str], list[Any]], prefix: str) -> None:
     assert [row[0] for row in rows(f"SELECT name FROM {prefix}schedule_status")] == ["old"]
     assert [row[0] for row in rows(f"SELECT id FROM {prefix}run_history")] == [run.id]
     scheduler.stop()
+
+
+# What version 0.1 did before claims had a number of their own (schema 7): it counted attempts, and
+# compared them.
+OLD_CLAIM = """
+UPDATE {run} SET state = 'claimed', node = 'old', attempt = attempt + 1 WHERE id = {id}
+"""
+OLD_FINISH = """
+UPDATE {run} SET state = '{state}', node = CASE '{state}' WHEN 'waiting' THEN NULL ELSE node END
+WHERE id = {id} AND state = 'claimed' AND attempt = {attempt} AND node = 'old'
+"""
+
+
+def old_and_new(backend: Backend, execute: Callable[[str], int], table: str) -> None:
+    """An old node and a new one have the same run in turns; each repeats what it said before."""
+
+    async def story() -> None:
+        await backend.open()
+        await backend.schedules.change([adding("a", None)])
+        run_id, _ = await backend.schedules.run_now("a", "1")
+        assert run_id is not None
+
+        def old(text: str, **values: object) -> int:
+            return execute(text.format(run=table, id=run_id, **values))
+
+        async def state() -> tuple[str, str | None]:
+            run = await backend.runs.get(run_id)
+            assert run is not None
+            return run.state, run.node
+
+        said: list[Result] = []
+        for turn in range(1, 7, 2):
+            [run] = (await backend.runs.claim("new", [TASK], 1)).runs
+            assert (run.claim, run.attempt) == (turn, turn // 2 + 1)
+            for attempt in range(turn + 2):
+                assert old(OLD_FINISH, state="succeeded", attempt=attempt) == 0
+            give_back = Result(run_id, run.claim, "new", RunState.WAITING, begun=False)
+            assert await backend.runs.finish([give_back]) == [True]
+            said.append(give_back)
+            assert old(OLD_CLAIM) == 1
+            await backend.runs.finish(said)
+            assert await state() == ("claimed", "old")
+            for attempt in range(turn + 1):
+                assert old(OLD_FINISH, state="succeeded", attempt=attempt) == 0
+            assert old(OLD_FINISH, state="waiting", attempt=turn + 1) == 1
+        assert old(OLD_CLAIM) == 1
+        assert old(OLD_FINISH, state="succeeded", attempt=7) == 1
+        await backend.runs.finish(said)
+        assert await state() == ("succeeded", "old")
+        await backend.close()
+
+    asyncio.run(story())
+
+
+def test_old_nodes_beside_new_ones_on_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "both.db"
+
+    def execute(text: str) -> int:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            return connection.execute(text).rowcount
+
+    old_and_new(SQLiteBackend(path), execute, "tenure_run")
+
+
+def test_old_nodes_beside_new_ones_on_postgres(postgres: PostgresServer) -> None:
+    url = postgres.create_database(f"upgrade_{next(_numbers)}")
+
+    def execute(text: str) -> int:
+        with psycopg.connect(url, autocommit=True) as connection:
+            return connection.execute(text.encode()).rowcount
+
+    old_and_new(PostgresBackend(url), execute, "tenure.run")
+
+
+RUN = """
+INSERT INTO {table} (
+    namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+    crashes, priority, retries, on_crash, term, created_at, finished_at
+) VALUES (
+    'default', 'old', 1, 'planned', '{n}', {at}, 'pack', '{{}}', 'succeeded', {at}, 1, 0, 0, 0,
+    'rerun', 1, {at}, {at})
+"""
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_history_of_an_older_version_is_not_taken_for_whole(pruned: bool, tmp_path: Path) -> None:
+    """Nobody noted what it pruned: that had ended before all that is left."""
+    path, moment = tmp_path / "old.db", 1_790_000_000_000_000
+    connection = sqlite3.connect(path)
+    connection.executescript(sqlite_migrate._script(migrations("tenure.backends.sqlite")[:7]).sql)
+    connection.execute(ROW.format(table="tenure_schedule", true=1, now=moment - 10**12))
+    for n in range(0 if pruned else 3):
+        connection.execute(RUN.format(table="tenure_run", n=n, at=moment + n))
+    connection.commit()
+
+    async def upgrade() -> None:
+        backend = SQLiteBackend(path)
+        await backend.open()
+        await backend.close()
+
+    asyncio.run(upgrade())
+    [(to,)] = connection.execute("SELECT pruned_to FROM tenure_history").fetchall()
+    assert to > moment + 10 if pruned else to == moment - 1
+    connection.close()

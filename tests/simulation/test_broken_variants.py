@@ -68,6 +68,14 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
         "only its claim",
     ),
     "lock keys ignored": ({"build_backend": v.with_runs(v.IgnoresLockKeys)}, "lock key"),
+    "what is put back goes to the end": (
+        {"build_backend": v.with_runs(v.PutsBackAtTheEnd)},
+        "in order",
+    ),
+    "a retry is overtaken by its queue": (
+        {"build_backend": v.with_runs(v.ForgetsWhoBegan)},
+        "in order",
+    ),
     "releases of other nodes do not count": ({"build_node": v.SeesOnlyItself}, "declared"),
     "lost claims are not looked for": ({"build_node": v.ForgetsLostClaims}, "stuck"),
 }

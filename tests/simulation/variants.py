@@ -194,18 +194,47 @@ class FinishesAnyAttempt(MemoryRuns):
         return [True] * len(results)
 
 
+class PutsBackAtTheEnd(MemoryRuns):
+    """A run that was given back, or taken from a dead node, is due anew."""
+
+    async def finish(self, results: Sequence[Result]) -> list[bool]:
+        return await super().finish(
+            [replace(result, delay=result.delay or 0.0) for result in results]
+        )
+
+
+class ForgetsWhoBegan(MemoryRuns):
+    """The next of a queue goes ahead while the one before it waits for a retry."""
+
+    def _first_of_each_lock(self, now: datetime) -> dict[str, int]:
+        tables, runs = self._tables, self._tables.runs
+        tables.runs = {
+            id_: run
+            for id_, run in runs.items()
+            if run.state is not RunState.WAITING or run.due <= now
+        }
+        first = super()._first_of_each_lock(now)
+        tables.runs = runs
+        return first
+
+
 class IgnoresLockKeys(MemoryRuns):
     """Claims whatever waits."""
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> Any:
         tables = self._tables
         locks = {run.id: run.lock for run in tables.runs.values()}
         for run in list(tables.runs.values()):
             if run.state is RunState.WAITING:
                 tables.runs[run.id] = replace(run, lock=None)
-        batch = await super().claim(node, tasks, limit, results)
+        batch = await super().claim(node, tasks, limit, results, ahead)
         for run in list(tables.runs.values()):
             if run.lock != locks[run.id]:
                 tables.runs[run.id] = replace(run, lock=locks[run.id])

@@ -23,6 +23,11 @@ class Clocks:
     def held(self) -> bool:
         return self.watch.held
 
+    def trusted(self, jump: float = 0.0) -> bool:
+        """Would it be, if the clock had jumped since the last look?"""
+        now = START + timedelta(seconds=self.boot + self.offset + jump)
+        return self.watch.trusts(now, self.boot)
+
     def look(self, later: float = 1.0, jump: float = 0.0) -> str | None:
         self.boot += later
         self.offset += jump
@@ -80,3 +85,42 @@ def test_first_look_has_nothing_to_compare_with() -> None:
     watch = JumpWatch(limit=60.0, hold=30.0)
     assert watch.observe(START + timedelta(days=365), 5.0) is None
     assert not watch.held
+
+
+def test_clock_is_trusted_when_it_has_gone_alike_for_as_long_as_a_jump_is_held() -> None:
+    clocks = Clocks()
+    assert not clocks.trusted()
+    clocks.look(29.0)
+    assert not clocks.trusted()
+    clocks.look(1.0)
+    assert clocks.trusted()
+    clocks.watch.forget()
+    assert not clocks.trusted()
+    clocks.look()
+    assert not clocks.trusted()
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_clock_is_not_trusted_after_a_jump_that_no_look_has_seen_yet(jump: float) -> None:
+    clocks = Clocks()
+    clocks.look(100.0)
+    assert clocks.trusted()
+    assert not clocks.trusted(jump)
+
+
+def test_clock_is_not_trusted_while_a_jump_is_held_nor_soon_after_it() -> None:
+    clocks = Clocks()
+    clocks.look(100.0)
+    clocks.look(jump=8 * 86_400)
+    assert not clocks.trusted()
+    assert clocks.look(30.0) == "accepted"
+    assert not clocks.trusted()
+    clocks.look(30.0)
+    assert clocks.trusted()
+    for jump in (3600, -3600):
+        clocks.look(jump=jump)
+    assert not clocks.trusted()
+    clocks.look(30.0)
+    assert clocks.trusted()
+    clocks.look(jump=-3600)
+    assert not clocks.trusted()

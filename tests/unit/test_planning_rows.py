@@ -34,6 +34,8 @@ def due(name: str = "a", **changes: Any) -> DueSchedule:
 def test_schedule_of_sql_is_planned_from_when_it_came(trigger: str) -> None:
     came = NOW - timedelta(minutes=35)
     [firing] = plan([due(trigger=trigger, next_nominal=None, next_due=came)], NOW).firings
+    put_off = due(trigger=trigger, next_nominal=None, next_due=NOW, begins=came)
+    assert plan([put_off], NOW).firings == [firing]  # not from when it was looked at again
     assert (firing.expected, firing.occurrences, firing.missed) == (None, (), None)
     assert firing.next_nominal == firing.next_due == came + timedelta(minutes=10)
     # What it has missed since is the next plan's: it is late like any other.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tenure.backends.memory import MemoryBackend
-from tenure.facts import RunsRecovered
+from tenure.facts import HistoryBehind, RunsRecovered
 from tenure.model import (
     Change,
     Fence,
     Grant,
+    Overlap,
     Release,
     Result,
     RunRecord,
@@ -19,9 +21,9 @@ from tenure.model import (
     ScheduleSpec,
 )
 from tenure.presence import PRESENCE
-from tenure.reaper import PRUNE_EVERY, Reaper
+from tenure.reaper import PRUNE_BATCH, PRUNE_EVERY, PRUNE_FOR, Reaper
 from tenure.testing import FakeClock
-from tests.unit.services import SETTINGS, faulty, holder, listening
+from tests.unit.services import SETTINGS, faulty, holder, listening, names
 
 FENCE = Fence("leader", 1, "ann")
 TTL = SETTINGS.ttl
@@ -37,6 +39,8 @@ class World:
         self.runs: Any = faulty(self.backend.runs)
         self.leading: Fence | None = FENCE
         self.steady = float("inf")
+        self.trusted = True
+        self.waited = 0.0
         self.deposed: list[Fence] = []
         facts, self.told = listening()
         self.reaper = Reaper(
@@ -50,6 +54,8 @@ class World:
             self.clock,
             facts,
             lambda: self.steady,
+            store_now=self.backend.schedules.now,
+            trusts=lambda store, boot: self.trusted,
         )
 
     async def node(self, name: str) -> Grant:
@@ -65,6 +71,27 @@ class World:
         await self.backend.schedules.run_now(spec.name, "1")
         [run] = (await self.backend.runs.claim(node, [spec.task], 1)).runs
         return run
+
+    async def step(self) -> float | None:
+        """A step, and time that passes while it waits."""
+        step = asyncio.create_task(self.reaper.step())
+        while True:
+            await self.clock.settle()
+            if step.done():
+                return await step
+            self.clock.advance(0.05)
+            self.waited += 0.05
+
+    async def finished(self, count: int, name: str = "done") -> list[RunRecord]:
+        """Runs that have just succeeded."""
+        spec = ScheduleSpec(name, "{}", name, overlap=Overlap.ALLOW)
+        await self.backend.schedules.change([Change(spec, None, None)])
+        for number in range(count):
+            await self.backend.schedules.run_now(name, str(number))
+        runs = (await self.backend.runs.claim("x", [name], count)).runs
+        done = [Result(run.id, run.claim, "x", RunState.SUCCEEDED) for run in runs]
+        assert all(await self.backend.runs.finish(done))
+        return runs
 
     async def state(self, run: RunRecord) -> RunState | None:
         found = await self.backend.runs.get(run.id)
@@ -225,6 +252,80 @@ async def test_old_runs_and_presences_are_cleared_away(world: World) -> None:
     await world.reaper.step()
     assert await world.state(run) is None
     assert await world.backend.leases.all(PRESENCE) == []
+
+
+async def test_nothing_is_removed_while_the_clock_is_in_doubt(world: World) -> None:
+    [run] = await world.finished(1)
+    grant = await world.node("gone")
+    await world.backend.leases.release(grant)
+    world.trusted = False
+    world.clock.advance(SETTINGS.retention + PRUNE_EVERY)
+    for _ in range(3):
+        await world.reaper.step()
+    assert await world.state(run) is RunState.SUCCEEDED
+    assert world.runs.calls["prune"] == 0
+    assert len(await world.backend.leases.all(PRESENCE)) == 1
+    world.trusted = True
+    await world.reaper.step()
+    assert await world.state(run) is None
+    assert await world.backend.leases.all(PRESENCE) == []
+
+
+async def test_doubt_that_comes_up_between_two_batches_ends_it(world: World) -> None:
+    await world.finished(3 * PRUNE_BATCH)
+    world.clock.advance(SETTINGS.retention + PRUNE_EVERY)
+
+    def jump() -> None:
+        world.trusted = False
+
+    world.runs.after["prune"] = jump
+    await world.reaper.step()
+    assert world.runs.calls["prune"] == 1
+    assert len(await world.backend.runs.all(limit=9_999)) == 2 * PRUNE_BATCH
+
+
+async def test_all_that_is_too_old_is_removed_in_one_go(world: World) -> None:
+    await world.finished(4 * PRUNE_BATCH + 1)
+    world.clock.advance(SETTINGS.retention + PRUNE_EVERY)
+    assert await world.reaper.step() == SETTINGS.reap_every
+    assert await world.backend.runs.all() == []
+    assert "history.behind" not in names(world.told)
+
+
+async def test_removing_history_leaves_time_for_the_dead_and_for_others(world: World) -> None:
+    """A batch takes a tenth of a second: others have the store as long, and then it is enough."""
+    await world.finished(20 * PRUNE_BATCH)
+    world.clock.advance(SETTINGS.retention + PRUNE_EVERY)
+    world.runs.after["prune"] = lambda: world.clock.advance(0.1)
+    assert await world.step() == 0.0
+    assert world.runs.calls["prune"] == PRUNE_FOR / 0.2
+    assert world.waited == pytest.approx(PRUNE_FOR / 2)
+    assert world.runs.calls["claimants"] == 1
+
+
+async def test_retention_that_falls_behind_says_how_far(world: World) -> None:
+    await world.finished(20 * PRUNE_BATCH)
+    world.clock.advance(SETTINGS.retention + 600.0)
+    world.runs.after["prune"] = lambda: world.clock.advance(2 * PRUNE_FOR)
+    for _ in range(2):
+        assert await world.step() == 0.0
+    assert "history.behind" not in names(world.told)  # it has only been seen once
+    world.clock.advance(PRUNE_EVERY)
+    await world.step()
+    [fact] = [fact for fact in world.told if isinstance(fact, HistoryBehind)]
+    assert fact.seconds == pytest.approx(600.0 + PRUNE_EVERY + 3 * 4 * PRUNE_FOR)
+
+
+async def test_retention_that_catches_up_is_not_behind(world: World) -> None:
+    await world.finished(2 * PRUNE_BATCH)
+    world.clock.advance(300.0)
+    await world.finished(3 * PRUNE_BATCH, "later")
+    world.clock.advance(SETTINGS.retention + PRUNE_EVERY)
+    world.runs.after["prune"] = lambda: world.clock.advance(2 * PRUNE_FOR)
+    for _ in range(4):
+        await world.step()
+        world.clock.advance(PRUNE_EVERY / 2)
+    assert "history.behind" not in names(world.told)
 
 
 async def test_clearing_away_is_done_now_and_then(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tenure.backends.memory import MemoryBackend
 from tenure.errors import Retry
 from tenure.facts import RunFailed
-from tenure.model import Change, Fence, OnCrash, Overlap, RunRecord, RunState, ScheduleSpec
+from tenure.model import Change, Fence, OnCrash, Overlap, Result, RunRecord, RunState, ScheduleSpec
 from tenure.tasks import Run, Task, Tasks
 from tenure.testing import FakeClock
 from tenure.testing.execution import awaited
@@ -264,6 +264,9 @@ async def test_result_with_a_lost_reply_is_not_executed_again(world: World) -> N
     assert (await world.run(run_id)).state is RunState.SUCCEEDED
     assert world.store.calls["finish"] == 1
     assert len(world.executed) == 1
+    assert names(world.told)[:2] == ["run.started", "store.unavailable"]
+    assert "run.succeeded" in names(world.told)
+    assert "run.refused" not in names(world.told)
 
 
 async def test_late_result_is_refused_and_told(world: World) -> None:
@@ -469,8 +472,59 @@ async def test_what_finds_no_slot_soon_is_given_back_for_others() -> None:
     await world.step()
     batch = await world.backend.runs.claim("other", ["job"], 5)
     assert [run.id for run in batch.runs] == left
-    assert [run.failures for run in batch.runs] == [0, 0]
-    assert names(world.told).count("run.retried") == 2
+    assert [(run.failures, run.attempt) for run in batch.runs] == [(0, 1), (0, 1)]
+    assert names(world.told).count("run.given_back") == 2
+    assert "run.retried" not in names(world.told)
+
+
+async def test_what_is_given_back_keeps_its_place_in_its_queue() -> None:
+    world = World(concurrency=2)
+    spec = ScheduleSpec("q", "{}", "job", overlap=Overlap.QUEUE)
+    await world.backend.schedules.change([Change(spec, None, None)])
+    for _ in range(2):
+        await world.add()
+    await world.step()
+    world.behave = forever
+    for _ in range(2):
+        await world.add()
+    world.clock.advance(0.001)
+    queue = [(await world.backend.schedules.run_now("q", str(i)))[0] for i in range(12)]
+    await world.step()
+    assert (await world.run(queue[0] or 0)).node == "node"
+    world.clock.advance(AHEAD_FOR)
+    await world.step()
+    begun = []
+    for _ in queue:
+        [run] = (await world.backend.runs.claim("other", ["job"], 1)).runs
+        begun.append(run.id)
+        done = Result(run.id, run.claim, "other", RunState.SUCCEEDED)
+        await world.backend.runs.finish([done])
+    assert begun == queue
+
+
+async def test_give_back_whose_claim_was_over_is_no_refused_result() -> None:
+    world, left = await ahead()
+    await world.backend.schedules.take_office(FENCE)
+    await world.backend.runs.recover(FENCE, "node", 3)
+    world.clock.advance(AHEAD_FOR)
+    await world.step()
+    assert len(left) == 2
+    assert not {"run.refused", "run.given_back"} & set(names(world.told))
+
+
+async def test_mixed_runs_are_claimed_ahead_up_to_the_first_that_would_be_abandoned() -> None:
+    world = World(concurrency=2)
+    for _ in range(4):
+        await world.add("short")
+    await world.step()
+    world.behave = forever
+    await world.add("short")
+    fragile = [await world.add("fragile", on_crash=OnCrash.ABANDON) for _ in range(2)]
+    await world.step()
+    await world.step()
+    assert len(world.worker.running) == 2
+    assert (await world.run(fragile[0])).state is RunState.WAITING
+    assert (await world.run(fragile[1])).state is RunState.WAITING
 
 
 async def test_what_was_not_begun_is_given_back_by_a_stop() -> None:

@@ -176,7 +176,7 @@ class ScheduleStore(Protocol):
         - A change without `replaces` adds: `Conflict` if the name is taken.
         - A change that replaces lands only on the schedule as it was read, by uid, version and
           next nominal time (compare-and-set): otherwise `Conflict`. It keeps the uid and bumps
-          the version. Its missed stretch is recorded in the same transaction.
+          the version. Its missed stretch is recorded in the same transaction, as `fire` does.
         """
         ...
 
@@ -220,8 +220,12 @@ class ScheduleStore(Protocol):
           a waiting or claimed run from before this transaction. The occurrences of one firing do
           not skip each other: what is caught up queues. A run that ends before the moment does
           not count; a store that would have to judge it earlier says stale.
+        - A missed stretch whose first time is on record already is not lost: it makes a missed
+          stretch that begins there longer, with both reasons; of what was fired or skipped there,
+          it is the rest.
         - Faults: the schedule is set aside (not active, with the reason) if it has that version;
-          or, with `until`, not looked at before then.
+          or, with `until`, not looked at before then. One that was never planned keeps the time at
+          which it was first due (`DueSchedule.begins`): its plan begins there.
         """
         ...
 
@@ -234,11 +238,20 @@ class ScheduleStore(Protocol):
         ...
 
     async def backfill(
-        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+        self,
+        name: str,
+        nominals: Sequence[datetime],
+        *,
+        dry_run: bool = False,
+        beyond_history: bool = False,
     ) -> list[datetime]:
         """Fire occurrences of the past after all: those of these nominal times that were neither
         fired when they were due nor backfilled before. Their runs are due now and queue in their
         order, whatever `overlap` says of skipping. `NotFound` if there is no such schedule.
+
+        `BeyondHistory`, changing nothing, if one of those may have been fired by a run that was
+        pruned since: it does not lie after the end of the last run that was pruned, and the
+        schedule existed by then. Unless `beyond_history` insists.
 
         Returns the nominal times of those; with `dry_run` nothing is changed.
         """
@@ -282,21 +295,37 @@ class RunStore(Protocol):
     """Runs: waiting, claimed by one node at a time, finished."""
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
         """Take waiting runs of these tasks for this node: highest priority, then oldest due first.
 
-        `results` are recorded first, in the same transaction, as `finish` does.
+        `results` are recorded first, in the same transaction, as `finish` does: what they free can
+        be claimed by this very call. `ahead`: how many more than `limit` may be taken, to be begun
+        a moment later; none from the first on that would be abandoned if the node died.
 
-        - A run is claimed by one node at a time; claiming counts an attempt.
-        - Runs with the same lock key are never claimed at the same time; the older goes first.
+        - A run is claimed by one node at a time. The number of a run's claim is greater than those
+          of all its earlier claims, whatever became of them; claiming counts an attempt.
+        - Runs with the same lock key are never claimed at the same time. They are claimed in the
+          order of priority, due time and id, but a run that has begun (it waits for a retry, was
+          cut off or recovered) goes before those of its priority that have not: they wait until it
+          has ended, also while it is not due yet.
         """
         ...
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
-        """Record how attempts ended, in one transaction; say which claims still held.
+        """Record how claims ended, in one transaction; say which results are on record.
 
-        A result whose (run, attempt, node) is no longer the claim changes nothing.
+        - A result whose (run, claim, node) is no longer the claim changes nothing.
+        - The answer is yes for a result that ended its claim, also if it did so when it came
+          before: the reply may have been lost. So repeating a result changes nothing and is not
+          refused, at least until the run is put back once more.
+        - A run that is put back keeps its priority, and its due time unless the result has a delay.
+          One that did not begin keeps its attempt number too.
         """
         ...
 
@@ -311,14 +340,20 @@ class RunStore(Protocol):
     async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
         """Take the runs of a dead node from it.
 
-        `rerun` ones wait again, due at once, unless this was crash number `max_crashes`; the
-        others are recorded as lost. Raises `Fenced` as `fire` does.
+        `rerun` ones wait again, with the due time that they had, unless this was crash number
+        `max_crashes`; the others are recorded as lost. Raises `Fenced` as `fire` does.
         """
         ...
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
         """Delete finished runs and occurrences recorded more than `older_than` seconds ago, at
-        most `limit` of each; return how many. Raises `Fenced` as `fire` does."""
+        most `limit` of each, the oldest first; return how many. What `backfill` has to know of
+        that is noted in the same transaction. Raises `Fenced` as `fire` does; without a fence
+        nobody's office is asked for."""
+        ...
+
+    async def oldest(self) -> datetime | None:
+        """When the oldest run that has ended and is on record did so; None if there is none."""
         ...
 
     async def get(self, run_id: int) -> RunRecord | None: ...

@@ -188,7 +188,7 @@ def run(row: Row, when: When) -> RunRecord:
 def _unreadable(row: Row, when: When) -> RunRecord:
     instead = {
         name: _blank(row[name], types)
-        for name, types in _TYPES.items()
+        for name, types in (*_TYPES.items(), ("unbegun", _NUMBER))
         if not isinstance(row[name], types) or _is_nan(row[name])
     }
     instead |= {name: 0 for name in _MOMENTS if not _is_moment(row[name], when)}
@@ -227,7 +227,7 @@ def _run(row: Row, when: When) -> RunRecord:
         kwargs=row["kwargs"],
         state=word(RunState, row["state"]),
         due=when(row["due"]),
-        attempt=row["attempt"],
+        attempt=row["attempt"] - row["unbegun"],
         crashes=row["crashes"],
         failures=row["failures"],
         lock=row["lock"],
@@ -241,6 +241,7 @@ def _run(row: Row, when: When) -> RunRecord:
         claimed_at=_maybe(row["claimed_at"], when),
         finished_at=_maybe(row["finished_at"], when),
         error=row["error"],
+        claim=row["attempt"],
     )
 
 

@@ -30,17 +30,29 @@ SHOWN = 20
     type=click.IntRange(1, 100_000),
     help="Refuse a stretch with more occurrences.",
 )
+@click.option(
+    "--beyond-history",
+    is_flag=True,
+    help="Also what may have been run, and been removed from history since.",
+)
 @of_store
 @as_json
 def backfill(
-    name: str, start: str, end: str, dry_run: bool, limit: int, store: Store, as_json: bool
+    name: str,
+    start: str,
+    end: str,
+    dry_run: bool,
+    limit: int,
+    beyond_history: bool,
+    store: Store,
+    as_json: bool,
 ) -> None:
     """Run what was missed or skipped between two times: one run for each, in their order.
 
     These are the times that the trigger, as it is now, names there, up to now, also from before
     the schedule existed. What was fired then, or backfilled before, is left out, so that it can
-    be repeated. A TIME without an offset is local, in the zone of the schedule. A date means the
-    whole day.
+    be repeated. Times that history does not reach back to are refused: they may have been run. A
+    TIME without an offset is local, in the zone of the schedule. A date means the whole day.
 
     \b
     Examples:
@@ -59,7 +71,9 @@ def backfill(
             stretch(first, last)
         except (InvalidTrigger, InvalidSchedule) as error:
             raise click.UsageError(str(error)) from error
-        chosen = await catalog.backfill(name, first, last, limit=limit, dry_run=dry_run)
+        chosen = await catalog.backfill(
+            name, first, last, limit=limit, dry_run=dry_run, beyond_history=beyond_history
+        )
         return str(trigger), chosen
 
     rule, chosen = store.ask(act)

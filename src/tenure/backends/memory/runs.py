@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tenure.backends.base import RUNS
 from tenure.backends.memory.tables import MemoryTables
@@ -26,7 +26,12 @@ class MemoryRuns:
         self._tables = tables
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
         t = self._tables
         kept = await self.finish(results)
@@ -35,21 +40,41 @@ class MemoryRuns:
             (r for r in t.runs.values() if r.state is RunState.WAITING and r.task in tasks),
             key=lambda r: (-r.priority, r.due, r.id),
         )
-        locked = {r.lock for r in t.runs.values() if r.state is RunState.CLAIMED and r.lock}
+        first = self._first_of_each_lock(now)
         claimed: list[RunRecord] = []
         for run in waiting:
-            if len(claimed) == limit:
+            if len(claimed) == limit + ahead:
                 break
-            if run.due > now or run.lock in locked:
+            if run.due > now or (run.lock and first.get(run.lock) != run.id):
                 continue
-            if run.lock:
-                locked.add(run.lock)
+            if len(claimed) >= limit and run.on_crash is not OnCrash.RERUN:
+                break
             t.runs[run.id] = replace(
-                run, state=RunState.CLAIMED, node=node, attempt=run.attempt + 1, claimed_at=now
+                run,
+                state=RunState.CLAIMED,
+                node=node,
+                attempt=run.attempt + 1,
+                claim=run.claim + 1,
+                claimed_at=now,
             )
             claimed.append(t.runs[run.id])
         later = [r.due for r in waiting if r.due > now]
         return ClaimBatch(now, claimed, min(later, default=None), kept)
+
+    def _first_of_each_lock(self, now: datetime) -> dict[str, int]:
+        """The only run of each lock key that may be claimed."""
+        first: dict[str, RunRecord] = {}
+        locked: set[str] = set()
+        for run in self._tables.runs.values():
+            if not run.lock:
+                continue
+            if run.state is RunState.CLAIMED:
+                locked.add(run.lock)
+            elif run.state is RunState.WAITING and (run.due <= now or run.attempt):
+                other = first.get(run.lock)
+                if other is None or _place(run) < _place(other):
+                    first[run.lock] = run
+        return {lock: run.id for lock, run in first.items() if lock not in locked}
 
     async def finish(self, results: Sequence[Result]) -> list[bool]:
         t = self._tables
@@ -59,23 +84,40 @@ class MemoryRuns:
             mine = (
                 run is not None
                 and run.state is RunState.CLAIMED
-                and (run.attempt, run.node) == (result.attempt, result.node)
+                and (run.claim, run.node) == (result.claim, result.node)
             )
             if run is not None and mine:
                 waits = result.state is RunState.WAITING
+                due = run.due
+                if waits:
+                    t.put_back[run.id] = result.claim, result.node
+                    if result.delay is not None:
+                        due = now + timedelta(seconds=result.delay)
                 t.runs[run.id] = replace(
                     run,
                     state=result.state,
                     error=result.error,
+                    attempt=run.attempt - (waits and not result.begun),
                     failures=run.failures + result.failed,
                     node=None if waits else run.node,
-                    due=now + timedelta(seconds=result.delay) if waits else run.due,
+                    due=due,
                     finished_at=None if waits else now,
                 )
-            kept.append(mine)
+            kept.append(mine or self._on_record(result))
         if any(result.state is RunState.WAITING for result in results):
             t.wakeups.send(RUNS)
         return kept
+
+    def _on_record(self, result: Result) -> bool:
+        """Was it this very result that ended its claim, when it first came?"""
+        if result.state is RunState.WAITING:
+            return self._tables.put_back.get(result.run_id) == (result.claim, result.node)
+        run = self._tables.runs.get(result.run_id)
+        return run is not None and (run.state, run.claim, run.node) == (
+            result.state,
+            result.claim,
+            result.node,
+        )
 
     async def claimed(self, node: str) -> list[RunRecord]:
         return [
@@ -97,7 +139,6 @@ class MemoryRuns:
                 state=RunState.WAITING if again else RunState.LOST,
                 crashes=run.crashes + 1,
                 node=None if again else run.node,
-                due=now if again else run.due,
                 finished_at=None if again else now,
                 error=f"its node {node} died",
             )
@@ -106,13 +147,17 @@ class MemoryRuns:
             t.wakeups.send(RUNS)
         return Recovered(rerun, lost)
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
         t = self._tables
-        t.check(fence)
+        if fence is not None:
+            t.check(fence)
         before = t.clock.now() - timedelta(seconds=older_than)
-        runs = [r.id for r in t.runs.values() if r.finished_at and r.finished_at < before][:limit]
-        for run_id in runs:
-            del t.runs[run_id]
+        ended = sorted((r.finished_at, r.id) for r in t.runs.values() if r.finished_at)
+        runs = [t.runs[id_] for at, id_ in ended[:limit] if at < before]
+        for run in runs:
+            del t.runs[run.id]
+            t.put_back.pop(run.id, None)
+            t.pruned_to = max(*_ends(run), t.pruned_to or run.nominal)
         old = [
             slot
             for slot, o in t.occurrences.items()
@@ -121,6 +166,10 @@ class MemoryRuns:
         for slot in old:
             del t.occurrences[slot]
         return len(runs) + len(old)
+
+    async def oldest(self) -> datetime | None:
+        ended = (run.finished_at for run in self._tables.runs.values() if run.finished_at)
+        return min(ended, default=None)
 
     async def get(self, run_id: int) -> RunRecord | None:
         return self._tables.runs.get(run_id)
@@ -134,3 +183,13 @@ class MemoryRuns:
             if (schedule is None or r.schedule == schedule) and (state is None or r.state == state)
         ]
         return found[:limit]
+
+
+def _ends(run: RunRecord) -> tuple[datetime, datetime]:
+    """When it ended, and its nominal time: the clock may have been set back in between."""
+    return run.finished_at or run.nominal, run.nominal
+
+
+def _place(run: RunRecord) -> tuple[object, ...]:
+    """In the queue of its lock key: one that has begun goes on before the next begins."""
+    return -run.priority, not run.attempt, run.due, run.id

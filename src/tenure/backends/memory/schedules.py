@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from tenure.backends import rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
+from tenure.backends.history import check_covered
 from tenure.backends.memory.tables import MemoryTables
 from tenure.errors import Conflict, NotFound
 from tenure.model import (
@@ -108,7 +109,7 @@ class MemorySchedules:
         )
         due = [uid for at, uid in planned if at <= until][:limit]
         later = planned[len(due)][0] if len(planned) > len(due) else None
-        return DueBatch(now, [_due(self._tables.schedules[uid]) for uid in due], later)
+        return DueBatch(now, [self._due(self._tables.schedules[uid]) for uid in due], later)
 
     async def fire(
         self,
@@ -144,6 +145,7 @@ class MemorySchedules:
                 else:
                     fired += 1
             spec = schedule.spec
+            t.begins.pop(firing.uid, None)
             t.schedules[firing.uid] = replace(
                 schedule,
                 spec=replace(spec, trigger=firing.trigger or spec.trigger),
@@ -156,6 +158,8 @@ class MemorySchedules:
             if schedule is None or schedule.version != fault.version:
                 continue
             if fault.until is not None:
+                if schedule.next_nominal is None and schedule.next_due is not None:
+                    t.begins.setdefault(schedule.uid, schedule.next_due)
                 t.schedules[fault.uid] = replace(
                     schedule, next_due=fault.until, reason=fault.reason
                 )
@@ -181,13 +185,20 @@ class MemorySchedules:
         return done.run_id, True
 
     async def backfill(
-        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+        self,
+        name: str,
+        nominals: Sequence[datetime],
+        *,
+        dry_run: bool = False,
+        beyond_history: bool = False,
     ) -> list[datetime]:
         t = self._tables
         schedule = t.named(name)
         if schedule is None:
             raise NotFound(f"no schedule named {name!r}.")
         chosen = [n for n in sorted(set(nominals)) if not t.was_fired(schedule.uid, n)]
+        if not beyond_history:
+            check_covered(name, schedule.created_at, chosen, t.pruned_to)
         if chosen and not dry_run:
             for nominal in chosen:
                 t.occur(schedule, Kind.BACKFILL, nominal, t.clock.now(), 0, skips=False)
@@ -212,27 +223,27 @@ class MemorySchedules:
             oldest_waiting=min(waiting, default=None),
         )
 
+    def _due(self, schedule: Schedule) -> DueSchedule:
+        assert schedule.next_due is not None
+        return DueSchedule(
+            uid=schedule.uid,
+            name=schedule.name,
+            version=schedule.version,
+            trigger=schedule.spec.trigger,
+            next_nominal=schedule.next_nominal,
+            next_due=schedule.next_due,
+            catch_up=schedule.spec.catch_up,
+            overlap=schedule.spec.overlap,
+            lock=schedule.spec.lock,
+            catch_up_limit=schedule.spec.catch_up_limit,
+            catch_up_grace=schedule.spec.catch_up_grace,
+            begins=self._tables.begins.get(schedule.uid) if schedule.next_nominal is None else None,
+        )
+
 
 def _unchanged(stored: Schedule | None, read: Schedule) -> bool:
     return stored is not None and (stored.uid, stored.version, stored.next_nominal) == (
         read.uid,
         read.version,
         read.next_nominal,
-    )
-
-
-def _due(schedule: Schedule) -> DueSchedule:
-    assert schedule.next_due is not None
-    return DueSchedule(
-        uid=schedule.uid,
-        name=schedule.name,
-        version=schedule.version,
-        trigger=schedule.spec.trigger,
-        next_nominal=schedule.next_nominal,
-        next_due=schedule.next_due,
-        catch_up=schedule.spec.catch_up,
-        overlap=schedule.spec.overlap,
-        lock=schedule.spec.lock,
-        catch_up_limit=schedule.spec.catch_up_limit,
-        catch_up_grace=schedule.spec.catch_up_grace,
     )

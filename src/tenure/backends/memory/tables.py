@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenure.backends.memory.wakeups import MemoryWakeups
 from tenure.clock import Clock
@@ -21,6 +21,7 @@ from tenure.model import (
     Schedule,
 )
 
+_INSTANT = timedelta(microseconds=1)
 _OPEN = (RunState.WAITING, RunState.CLAIMED)
 
 
@@ -34,6 +35,12 @@ class MemoryTables:
         self.schedules: dict[int, Schedule] = {}
         self.occurrences: dict[tuple[int, Kind, str], Occurrence] = {}
         self.runs: dict[int, RunRecord] = {}
+        self.put_back: dict[int, tuple[int, str]] = {}
+        """Of each run: the claim, and whose it was, that last ended with the run waiting again."""
+        self.begins: dict[int, datetime] = {}
+        """Of schedules that were put off before they were planned: when they were first due."""
+        self.pruned_to: datetime | None = None
+        """Whatever was pruned had ended by then."""
         self.last_uid = 0
         self.last_run = 0
 
@@ -55,7 +62,7 @@ class MemoryTables:
 
     def was_fired(self, uid: int, nominal: datetime) -> bool:
         """When it was due, or by a backfill."""
-        planned = self.occurrences.get((uid, Kind.PLANNED, nominal.isoformat()))
+        planned = self._planned(uid, nominal)
         if planned is not None and planned.state is OccurrenceState.FIRED:
             return True
         return (uid, Kind.BACKFILL, nominal.isoformat()) in self.occurrences
@@ -126,21 +133,34 @@ class MemoryTables:
         return occurrence
 
     def miss(self, schedule: Schedule, change: Change | Firing, term: int) -> int:
+        """Record the missed stretch; of what is on record already only what it lacks."""
         missed = change.missed
         if missed is None:
             return 0
-        new = self.record(
-            Occurrence(
-                schedule=schedule.name,
-                uid=schedule.uid,
-                kind=Kind.PLANNED,
-                nominal=missed.first,
-                last=missed.last,
-                state=OccurrenceState.MISSED,
-                reason=missed.reason,
-                recorded_at=self.clock.now(),
-                term=term,
-                run_id=None,
-            )
+        first, reason = missed.first, missed.reason
+        known = self._planned(schedule.uid, first)
+        if known is not None and known.state is not OccurrenceState.MISSED:
+            first += _INSTANT
+            known = self._planned(schedule.uid, first)
+        if missed.last < (first if known is None else known.last + _INSTANT):
+            return 0
+        if known is not None and known.reason:
+            reason = known.reason if reason in known.reason else f"{known.reason}; {reason}"
+        stretch = Occurrence(
+            schedule=schedule.name,
+            uid=schedule.uid,
+            kind=Kind.PLANNED,
+            nominal=first,
+            last=missed.last,
+            state=OccurrenceState.MISSED,
+            reason=reason,
+            recorded_at=self.clock.now(),
+            term=term,
+            run_id=None,
         )
-        return int(new)
+        if known is not None:
+            self.occurrences[schedule.uid, Kind.PLANNED, first.isoformat()] = stretch
+        return int(known is not None or self.record(stretch))
+
+    def _planned(self, uid: int, nominal: datetime) -> Occurrence | None:
+        return self.occurrences.get((uid, Kind.PLANNED, nominal.isoformat()))

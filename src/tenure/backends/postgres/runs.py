@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,8 @@ from tenure.model import (
 )
 
 _run = partial(from_rows.run, when=as_it_is)
-_RESULT = ("ids", "attempts", "nodes", "states", "errors", "delays", "failed")
+_SELDOM = ("errors", "delays", "failed", "unbegun")
+_RESULT = ("ids", "claims", "nodes", "states", *_SELDOM)
 _CLAIM_ATTEMPTS = 5
 
 
@@ -45,9 +47,14 @@ class PostgresRuns:
         self._sql = database.statements("sql/runs.sql")
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
-        values = self._named(node=node, tasks=list(tasks), limit=limit)
+        values = self._named(node=node, tasks=list(tasks), limit=limit, ahead=ahead)
         claims = (self._sql["claim"], values), (self._sql["next_waiting"], values)
         reports = self._reports(results)
         answers = await self._patiently(*reports, *claims)
@@ -55,7 +62,8 @@ class PostgresRuns:
         # The claims come in no particular order; they are to be started in theirs.
         rows.sort(key=lambda row: (-row["priority"], row["due"], row["id"]))
         runs = [_run(row) for row in rows]
-        return ClaimBatch(later["now"], runs, later["later"], _kept(results, answers[0]))
+        kept = await self._kept(results, answers[0]) if results else []
+        return ClaimBatch(later["now"], runs, later["later"], kept)
 
     async def _patiently(self, *statements: Statement) -> list[Rows]:
         attempt = 0
@@ -73,21 +81,36 @@ class PostgresRuns:
     async def finish(self, results: Sequence[Result]) -> list[bool]:
         if not results:
             return []
-        return _kept(results, (await self._database.run(*self._reports(results)))[0])
+        return await self._kept(results, (await self._database.run(*self._reports(results)))[0])
 
     def _reports(self, results: Sequence[Result]) -> list[Statement]:
         """The statements that record results; none for none."""
         if not results:
             return []
-        rows = [
-            (r.run_id, r.attempt, r.node, str(r.state), r.error, r.delay, r.failed) for r in results
-        ]
-        statements: list[Statement] = [
-            (self._sql["finish"], self._named(**arrays(rows, _RESULT))),
-        ]
+        statements: list[Statement] = [(self._sql["finish"], self._columns(results))]
         if any(result.state is RunState.WAITING for result in results):
             statements.append((self._sql["wake"], self._wake))
         return statements
+
+    async def _kept(self, results: Sequence[Result], ended: Rows) -> list[bool]:
+        kept = {row["place"] for row in ended}
+        if len(kept) < len(results):
+            # What did not end a claim now has done so before, or never will: it can be asked apart.
+            known = await self._database.one(self._sql["on_record"], self._columns(results))
+            kept |= {row["place"] for row in known}
+        return [place in kept for place in range(1, len(results) + 1)]
+
+    def _columns(self, results: Sequence[Result]) -> dict[str, Any]:
+        """As one array a column; of what most results do not have, none."""
+        rows = [
+            (r.run_id, r.claim, r.node, str(r.state), r.error, r.delay, r.failed, not r.begun)
+            for r in results
+        ]
+        columns = arrays(rows, _RESULT)
+        for name in _SELDOM:
+            if all(value is None or value is False for value in columns[name]):
+                columns[name] = []
+        return self._named(**columns)
 
     async def claimed(self, node: str) -> list[RunRecord]:
         rows = await self._database.one(self._sql["claimed"], self._named(node=node))
@@ -99,14 +122,24 @@ class PostgresRuns:
 
     async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
         more = {"node": node, "max_crashes": max_crashes, "error": f"its node {node} died"}
-        rows = await self._under(fence, "recover", more)
+        rows = await self._under(fence, "recover", more, (self._sql["wake"], self._wake))
         rerun = sum(row["state"] == RunState.WAITING for row in rows)
         return Recovered(rerun, len(rows) - rerun)
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
-        rows = await self._under(fence, "prune", {"older_than": older_than, "limit": limit})
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+        more = {"older_than": older_than, "limit": limit}
+        if fence is None:
+            nobody = self._named(scope=None, term=None, holder=None)
+            rows = await self._database.one(self._sql["prune"], {**nobody, **more})
+        else:
+            rows = await self._under(fence, "prune", more)
         pruned: int = rows[0]["pruned"]
         return pruned
+
+    async def oldest(self) -> datetime | None:
+        [row] = await self._database.one(self._sql["oldest"], self._named())
+        oldest: datetime | None = row["oldest"]
+        return oldest
 
     async def get(self, run_id: int) -> RunRecord | None:
         rows = await self._database.one(self._sql["get"], self._named(id=run_id))
@@ -119,22 +152,19 @@ class PostgresRuns:
         statement = self._sql["all" if schedule is None else "of_schedule"]
         return [_run(row) for row in await self._database.one(statement, values)]
 
-    async def _under(self, fence: Fence, statement: str, more: dict[str, Any]) -> Rows:
+    async def _under(
+        self, fence: Fence, statement: str, more: dict[str, Any], *after: Statement
+    ) -> Rows:
         """A statement that does nothing unless this fence is in office."""
         office = self._schedules.of(fence)
-        _, stood, rows, _ = await self._database.run(
+        _, stood, rows, *_ = await self._database.run(
             self._schedules.entering(fence),
             (self._schedules.statement("fence"), office),
             (self._sql[statement], {**office, **more}),
-            (self._sql["wake"], self._wake),
+            *after,
         )
         self._schedules.check(fence, stood)
         return rows
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
-
-
-def _kept(results: Sequence[Result], done: Rows) -> list[bool]:
-    kept = {(row["id"], row["attempt"]) for row in done} if results else set()
-    return [(r.run_id, r.attempt) in kept for r in results]

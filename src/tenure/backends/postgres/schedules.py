@@ -21,6 +21,7 @@ from psycopg.rows import DictRow
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
+from tenure.backends.history import check_covered
 from tenure.backends.postgres.columns import Moments, numbers, seldom
 from tenure.backends.postgres.errors import DIVISION_BY_ZERO, sqlstate
 from tenure.backends.postgres.statements import Rows, Statement, Transactions, as_it_is
@@ -209,10 +210,21 @@ class PostgresSchedules:
         return rows[0]
 
     async def backfill(
-        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+        self,
+        name: str,
+        nominals: Sequence[datetime],
+        *,
+        dry_run: bool = False,
+        beyond_history: bool = False,
     ) -> list[datetime]:
-        values = self._named(name=name, nominals=list(nominals), dry_run=dry_run)
-        return list((await self._occur("backfill", values))["chosen"])
+        values = self._named(
+            name=name, nominals=list(nominals), dry_run=dry_run, beyond_history=beyond_history
+        )
+        row = await self._occur("backfill", values)
+        chosen = list(row["chosen"])
+        if not beyond_history:  # the statement has changed nothing if this refuses
+            check_covered(name, row["created_at"], chosen, row["pruned_to"])
+        return chosen
 
     async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
         rows = await self._database.one(

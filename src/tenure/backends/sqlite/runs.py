@@ -18,6 +18,7 @@ from tenure.clock import Clock, from_micros, to_micros
 from tenure.model import (
     ClaimBatch,
     Fence,
+    OnCrash,
     Recovered,
     Result,
     RunRecord,
@@ -47,7 +48,12 @@ class SQLiteRuns:
         self._check = check
 
     async def claim(
-        self, node: str, tasks: Sequence[str], limit: int, results: Sequence[Result] = ()
+        self,
+        node: str,
+        tasks: Sequence[str],
+        limit: int,
+        results: Sequence[Result] = (),
+        ahead: int = 0,
     ) -> ClaimBatch:
         names = json.dumps(list(tasks))
 
@@ -63,11 +69,13 @@ class SQLiteRuns:
             now = self._clock.now()
             values = self._named(now=to_micros(now), tasks=names)
             kept = self._finish(c, results, to_micros(now))
-            (ids,) = c.execute(_sql["waiting"], values | {"limit": limit}).fetchone()
+            most = limit + ahead
+            (found,) = c.execute(_sql["waiting"], values | {"limit": most}).fetchone()
+            ids = json.dumps(_picked(json.loads(found), limit))
             c.execute(_sql["claim"], values | {"ids": ids, "node": node})
             runs = [_run(row) for row in _by_ids(c, ids)]
             runs.sort(key=lambda run: (-run.priority, run.due, run.id))
-            later = self._next_waiting(c, values) if len(runs) < limit else None
+            later = self._next_waiting(c, values) if len(runs) < most else None
             return ClaimBatch(now, runs, later, kept)
 
         batch = await self._connection.write(work, unless=look)
@@ -111,9 +119,10 @@ class SQLiteRuns:
             self._wakeups.send(RUNS)
         return done
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
         def work(c: sqlite3.Connection) -> int:
-            self._check(c, fence)
+            if fence is not None:
+                self._check(c, fence)
             before = to_micros(self._clock.now() - timedelta(seconds=older_than))
             values = self._named(before=before, limit=limit)
             finished = c.execute(_sql["finished"], values).fetchall()
@@ -121,9 +130,17 @@ class SQLiteRuns:
             keys = [tuple(row)[-3:] for row in (*finished, *unfired)]
             pruned = c.executemany(_sql["delete_occurrence"], keys).rowcount
             pruned += c.executemany(_sql["delete_run"], [(row["id"],) for row in finished]).rowcount
+            if finished:
+                last = max(row["ended"] for row in finished)
+                c.execute(_sql["note_pruned"], self._named(pruned_to=last))
             return pruned + c.execute(_sql["prune_removed"], values).rowcount
 
         return await self._connection.write(work)
+
+    async def oldest(self) -> datetime | None:
+        values = self._named()
+        row = await self._connection.read(lambda c: c.execute(_sql["oldest"], values).fetchone())
+        return None if row[0] is None else from_micros(row[0])
 
     async def get(self, run_id: int) -> RunRecord | None:
         values = self._named(id=run_id)
@@ -145,13 +162,15 @@ class SQLiteRuns:
         if not results:
             return []
         rows = [
-            (r.run_id, r.attempt, r.node, r.state, r.error, int(r.delay * 1_000_000), r.failed)
+            (r.run_id, r.claim, r.node, r.state, r.error, _micros(r.delay), r.failed, r.begun)
             for r in results
         ]
         values = {"results": json.dumps(rows), "now": now}
         kept = set(json.loads(c.execute(_sql["kept"], values).fetchone()[0]))
+        if len(kept) < len(results):
+            kept.update(json.loads(c.execute(_sql["on_record"], values).fetchone()[0]))
         c.execute(_sql["finish"], values)
-        return [f"{r.run_id}/{r.attempt}" in kept for r in results]
+        return [place in kept for place in range(len(results))]
 
     def _wake_for(self, results: Sequence[Result]) -> None:
         if any(result.state is RunState.WAITING for result in results):
@@ -175,3 +194,17 @@ def _by_ids(c: sqlite3.Connection, ids: str) -> Iterable[from_rows.Row]:
     except (sqlite3.OperationalError, ValueError):
         # JSON has neither bytes nor infinity, and somebody put such into a row.
         return c.execute(_sql["each_by_ids"], {"ids": ids}).fetchall()
+
+
+def _picked(found: list[tuple[int, str]], limit: int) -> list[int]:
+    """Up to the limit all; ahead of their slots only what is run again if this node dies."""
+    picked = [id_ for id_, _ in found[:limit]]
+    for id_, on_crash in found[limit:]:
+        if on_crash != OnCrash.RERUN:
+            break
+        picked.append(id_)
+    return picked
+
+
+def _micros(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1_000_000)

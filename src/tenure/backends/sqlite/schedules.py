@@ -18,6 +18,7 @@ from typing import Any
 
 from tenure.backends import rows as from_rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
+from tenure.backends.history import check_covered
 from tenure.backends.sql import load
 from tenure.backends.sqlite.connection import Transactions
 from tenure.backends.sqlite.wakeups import Sends
@@ -227,7 +228,12 @@ class SQLiteSchedules:
         return answer
 
     async def backfill(
-        self, name: str, nominals: Sequence[datetime], *, dry_run: bool = False
+        self,
+        name: str,
+        nominals: Sequence[datetime],
+        *,
+        dry_run: bool = False,
+        beyond_history: bool = False,
     ) -> list[datetime]:
         def work(c: sqlite3.Connection) -> list[datetime]:
             schedule = self._find(c, [name]).get(name)
@@ -240,12 +246,17 @@ class SQLiteSchedules:
             )
             (left,) = c.execute(_sql["to_backfill"], values).fetchone()
             chosen = sorted(json.loads(left))
+            missing = [from_micros(nominal) for nominal in chosen]
+            if not beyond_history:
+                pruned = c.execute(_sql["pruned_to"], values).fetchone()
+                to = None if pruned is None else from_micros(pruned[0])
+                check_covered(name, schedule.created_at, missing, to)
             if chosen and not dry_run:
                 last = c.execute(_sql["last_run"]).fetchone()
                 values |= {"base": last[0] if last else 0, "nominals": json.dumps(chosen)}
                 c.execute(_sql["backfill_runs"], values)
                 c.execute(_sql["backfill_occurrences"], values)
-            return [from_micros(nominal) for nominal in chosen]
+            return missing
 
         if dry_run:
             return await self._connection.read(work)
@@ -350,13 +361,16 @@ _moment = lru_cache(maxsize=16_384)(from_micros)
 
 
 def _due(row: Sequence[Any]) -> DueSchedule:
-    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock, limit, grace = row
+    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock, limit, grace = (
+        row[:11]
+    )
     due = _moment(next_due)
     nominal = due if next_nominal == next_due else _time(next_nominal)
     if nominal is None and next_nominal is not None:
         trigger = f"next_nominal={next_nominal!r}"  # is none, and so it is set aside for it
+    began = None if next_nominal is not None else _time(row[11])
     return DueSchedule(
-        uid, name, version, trigger, nominal, due, catch_up, overlap, lock, limit, grace
+        uid, name, version, trigger, nominal, due, catch_up, overlap, lock, limit, grace, began
     )
 
 

@@ -35,11 +35,13 @@ pytest.register_assert_rewrite(
             "fence",
             "firing",
             "harness",
+            "history",
             "joining",
             "lease_records",
             "leases",
             "machines",
             "model",
+            "order",
             "recovery",
             "releases",
             "runs",
@@ -55,10 +57,12 @@ from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
 from tenure.testing.contract.harness import Harness, Lent  # noqa: E402
+from tenure.testing.contract.history import HistoryContract  # noqa: E402
 from tenure.testing.contract.joining import JoiningContract  # noqa: E402
 from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
 from tenure.testing.contract.leases import LeaseContract  # noqa: E402
 from tenure.testing.contract.machines import lease_machine, run_machine  # noqa: E402
+from tenure.testing.contract.order import OrderContract  # noqa: E402
 from tenure.testing.contract.recovery import RecoveryContract  # noqa: E402
 from tenure.testing.contract.releases import ReleaseContract  # noqa: E402
 from tenure.testing.contract.runs import RunContract  # noqa: E402
@@ -73,10 +77,12 @@ __all__ = [
     "FenceContract",
     "FiringContract",
     "Harness",
+    "HistoryContract",
     "JoiningContract",
     "LeaseContract",
     "LeaseRecordContract",
     "Lent",
+    "OrderContract",
     "RecoveryContract",
     "ReleaseContract",
     "RunContract",
@@ -97,9 +103,11 @@ class BackendContract(
     FenceContract,
     CatchingUpContract,
     FiringContract,
+    HistoryContract,
     JoiningContract,
     ReleaseContract,
     RunContract,
+    OrderContract,
     RecoveryContract,
     WakeupContract,
 ):

@@ -160,7 +160,7 @@ class _RunMachine(_Machine):
     def __init__(self) -> None:
         super().__init__()
         self.model = RunsModel()
-        self.attempts: list[tuple[int, int, str]] = []
+        self.claims: list[tuple[int, int, str]] = []
         self.keys = 0
         self.fence = self.do(self.harness.in_office())
         changes = [
@@ -184,14 +184,14 @@ class _RunMachine(_Machine):
         assert (run_id is None) == (overlap is Overlap.SKIP and busy)
         if run_id is not None:
             assert run_id not in self.model.runs
-            self.model.runs[run_id] = RunModel(name, key)
+            self.model.runs[run_id] = RunModel(name, key, _SCHEDULES[name][2])
 
     @rule(node=_NODES, limit=st.sampled_from([4, 2, 1, 0]), at=st.booleans())
     def claim(self, node: str, limit: int, at: bool) -> None:
         batch = self.do(self.stores[at].runs.claim(node, [TASK], limit))
         self._check_order({run.id for run in batch.runs})
         self.model.claimed(batch.runs, node, limit, self.time)
-        self.attempts += [(run.id, run.attempt, node) for run in batch.runs]
+        self.claims += [(run.id, run.claim, node) for run in batch.runs]
 
     def _check_order(self, taken: set[int]) -> None:
         """Nothing that was left, and could have been taken instead, goes before what was taken."""
@@ -209,26 +209,33 @@ class _RunMachine(_Machine):
             for rival in rivals:
                 assert (-records[rival].priority, records[rival].due) <= rank
 
-    @precondition(lambda self: self.attempts)
+    @precondition(lambda self: self.claims)
     @rule(
         data=st.data(),
         state=st.sampled_from([RunState.WAITING, RunState.SUCCEEDED, RunState.FAILED]),
-        delay=st.sampled_from([0.5, 0.0]),
+        delay=st.sampled_from([None, 0.5, 0.0]),
+        begun=st.booleans(),
         at=st.booleans(),
     )
-    def finish(self, data: st.DataObject, state: RunState, delay: float, at: bool) -> None:
-        """Any attempt that ever was may report, however late, and any node in its name."""
-        made = st.sampled_from(self.attempts)
+    def finish(
+        self, data: st.DataObject, state: RunState, delay: float | None, begun: bool, at: bool
+    ) -> None:
+        """Any claim that ever was may report, however late, and any node in its name."""
+        made = st.sampled_from(self.claims)
         runs = self.model.runs.items()
-        current = [(id_, run.attempt, run.node) for id_, run in runs if run.node]
-        forged = st.builds(lambda attempt, node: (*attempt[:2], node), made, _NODES)
-        id_, attempt, node = data.draw(_often(current, made, forged))
-        result = Result(id_, attempt, node, state, delay=delay * self.harness.ttl)
+        current = [(id_, run.claim, run.node) for id_, run in runs if run.node]
+        forged = st.builds(lambda claim, node: (*claim[:2], node), made, _NODES)
+        id_, claim, node = data.draw(_often(current, made, forged))
+        result = Result(
+            id_,
+            claim,
+            node,
+            state,
+            delay=None if delay is None else delay * self.harness.ttl,
+            begun=begun or state is not RunState.WAITING,
+        )
         [yes] = self.do(self.stores[at].runs.finish([result]))
-        run = self.model.finished(id_, attempt, node, yes)
-        if run is not None:
-            run.done = state is not RunState.WAITING
-            run.due = self.time + result.delay
+        self.model.finished(result, yes, self.time)
 
     @rule(node=_NODES, at=st.booleans())
     def bury(self, node: str, at: bool) -> None:
@@ -236,9 +243,10 @@ class _RunMachine(_Machine):
         lost = 0
         mine = self.model.of(node)
         for run in mine.values():
-            run.node, run.crashes, run.due = None, run.crashes + 1, self.time
-            run.done = run.crashes >= self.max_crashes
-            lost += run.done
+            if run.crashes + 1 >= self.max_crashes:
+                run.ended_as, run.ended_by = RunState.LOST, (run.claim, node)
+                lost += 1
+            run.node, run.crashes = None, run.crashes + 1
         assert (done.rerun, done.lost) == (len(mine) - lost, lost)
 
     @invariant()
@@ -247,7 +255,10 @@ class _RunMachine(_Machine):
         assert set(records) == set(self.model.runs)
         for id_, run in self.model.runs.items():
             record = records[id_]
-            assert (record.attempt, record.crashes) == (run.attempt, run.crashes)
+            assert (record.claim, record.attempt) == (run.claim, run.attempt)
+            assert record.crashes == run.crashes
+            assert record.due == (run.stored_due or record.due), "it was moved in its queue"
+            run.stored_due = record.due
             assert (record.state is RunState.CLAIMED) == (run.node is not None)
             assert (record.state is RunState.WAITING) == (run.open and run.node is None)
             if run.open:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from tenure.model import Fence, Grant, LeaseRecord, RunRecord
+from tenure.model import Fence, Grant, LeaseRecord, Result, RunRecord, RunState
 
 
 @dataclass
@@ -88,16 +89,38 @@ class RunModel:
 
     schedule: str
     lock: str | None
+    priority: int = 0
+    claim: int = 0
     attempt: int = 0
     crashes: int = 0
     node: str | None = None
     """Who has claimed it."""
-    done: bool = False
+    ended_as: RunState | None = None
+    ended_by: tuple[int, str] | None = None
+    """The claim, and whose it was, whose result ended it."""
+    put_back: tuple[int, str] | None = None
+    """The same of the result that last made it wait again."""
     due: float = 0.0
+    stored_due: datetime | None = None
+    """As the store has it, until a result moves it."""
 
     @property
     def open(self) -> bool:
-        return not self.done
+        return self.ended_as is None
+
+    @property
+    def waits(self) -> bool:
+        return self.open and self.node is None
+
+    def precedes(self, other: RunModel) -> bool | None:
+        """Of one lock key: must it begin before the other? None if their due times say."""
+        for mine, others in (
+            (-self.priority, -other.priority),
+            (not self.attempt, not other.attempt),
+        ):
+            if mine != others:
+                return mine < others
+        return None
 
 
 @dataclass
@@ -107,12 +130,17 @@ class RunsModel:
     runs: dict[int, RunModel] = field(default_factory=dict)
 
     def claimable(self, time: float) -> dict[int, RunModel]:
-        locked = {run.lock for run in self.runs.values() if run.node and run.lock}
+        """Those that may be claimed, but for the due times of others of their lock."""
         return {
             id_: run
             for id_, run in self.runs.items()
-            if run.open and not run.node and run.due <= time and run.lock not in locked
+            if run.waits and run.due <= time and not (run.lock and self._held_up(run, time))
         }
+
+    def _held_up(self, run: RunModel, time: float) -> bool:
+        """Another of its lock is claimed, or goes first: it has begun, or is due as well."""
+        others = [o for o in self.runs.values() if o.lock == run.lock and o is not run and o.open]
+        return any(o.node or (o.precedes(run) and (o.attempt or o.due <= time)) for o in others)
 
     def claimed(self, answer: Iterable[RunRecord], node: str, limit: int, time: float) -> None:
         records = list(answer)
@@ -126,19 +154,30 @@ class RunsModel:
         assert len(ids) == min(limit, len(keys)), "left something that could be claimed"
         for record in records:
             run = self.runs[record.id]
-            run.node, run.attempt = node, run.attempt + 1
-            assert (record.node, record.attempt) == (node, run.attempt)
+            run.node, run.claim, run.attempt = node, run.claim + 1, run.attempt + 1
+            assert (record.node, record.claim, record.attempt) == (node, run.claim, run.attempt)
             assert record.crashes == run.crashes
 
-    def finished(self, id_: int, attempt: int, node: str, yes: bool) -> RunModel | None:
-        """The run whose claim has ended, if the result counted."""
-        run = self.runs.get(id_)
-        mine = run is not None and run.open and (run.node, run.attempt) == (node, attempt)
-        assert yes == mine, f"result of run {id_} by {node}, attempt {attempt}: {yes}; it is {run}"
-        if run is None or not yes:
-            return None
+    def finished(self, result: Result, yes: bool, time: float) -> None:
+        """It counts if it ends the claim that there is, or has done so before."""
+        run, claim = self.runs.get(result.run_id), (result.claim, result.node)
+        again = run is not None and (
+            claim == run.put_back
+            if result.state is RunState.WAITING
+            else (run.ended_as, run.ended_by) == (result.state, claim)
+        )
+        mine = run is not None and run.node is not None and (run.claim, run.node) == claim
+        assert yes == (mine or again), f"{result}: {yes}; it is {run}"
+        if run is None or not mine:
+            return
         run.node = None
-        return run
+        if result.state is not RunState.WAITING:
+            run.ended_as, run.ended_by = result.state, claim
+            return
+        run.put_back = claim
+        run.attempt -= not result.begun
+        if result.delay is not None:
+            run.due, run.stored_due = time + result.delay, None
 
     def of(self, node: str) -> dict[int, RunModel]:
         return {id_: run for id_, run in self.runs.items() if run.node == node}

@@ -104,14 +104,6 @@ class RunContract:
         )
         assert sum(len(batch.runs) for batch in batches) == 1
 
-    async def test_retried_run_frees_its_lock_while_it_waits(self, harness: Harness) -> None:
-        first = await harness.waiting_run("a", "1", overlap=Overlap.QUEUE)
-        second = await harness.waiting_run("a", "2")
-        await harness.runs.claim("node", [TASK], 5)
-        retry = Result(first.id, 1, "node", RunState.WAITING, delay=harness.ttl * 50)
-        await harness.runs.finish([retry])
-        assert _ids(await harness.runs.claim("node", [TASK], 5)) == [second.id]
-
     # -- finish ---------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED])
@@ -146,7 +138,7 @@ class RunContract:
         assert await harness.runs.finish([late]) == [False]
         assert await harness.run(run.id) == again
 
-    async def test_result_must_match_run_attempt_and_node(self, harness: Harness) -> None:
+    async def test_result_must_match_run_claim_and_node(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
         done = RunState.SUCCEEDED
         wrong = [
@@ -158,7 +150,7 @@ class RunContract:
         assert await harness.runs.finish(wrong) == [False] * 4
         assert await harness.run(run.id) == run
 
-    async def test_older_attempt_of_the_same_node_is_refused(self, harness: Harness) -> None:
+    async def test_older_claim_of_the_same_node_is_refused(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
         await harness.runs.finish([Result(run.id, 1, "node", RunState.WAITING)])
         [again] = (await harness.runs.claim("node", ["a"], 5)).runs

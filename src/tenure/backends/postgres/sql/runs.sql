@@ -1,7 +1,9 @@
 -- name: claim
--- Of each lock key only the first waiting run, and only if none is claimed.
+-- Of each lock key only the first waiting run, and only if none is claimed. One that has begun is first
+-- also while it is not due: it waits for a retry. Ahead of their slots only runs are taken that are run
+-- again if the node dies.
 WITH picked AS (
-    SELECT r.id FROM {schema}.run r
+    SELECT r.id, r.priority, r.due, r.on_crash FROM {schema}.run r
     WHERE r.namespace = %(namespace)s AND r.state = 'waiting' AND r.due <= now()
       AND r.task = ANY(%(tasks)s)
       AND (r.lock IS NULL OR NOT EXISTS (
@@ -9,14 +11,20 @@ WITH picked AS (
           WHERE o.namespace = r.namespace AND o.lock = r.lock AND o.lock IS NOT NULL
             AND o.state IN ('waiting', 'claimed')
             AND (o.state = 'claimed' OR (
-                o.due <= now()
-                AND (-o.priority::bigint, o.due, o.id) < (-r.priority::bigint, r.due, r.id)))))
-    ORDER BY r.priority DESC, r.due, r.id LIMIT %(limit)s
+                (o.due <= now() OR o.attempt > o.unbegun)
+                AND (-o.priority::bigint, o.attempt <= o.unbegun, o.due, o.id)
+                  < (-r.priority::bigint, r.attempt <= r.unbegun, r.due, r.id)))))
+    ORDER BY r.priority DESC, r.due, r.id LIMIT %(limit)s + %(ahead)s
     FOR UPDATE SKIP LOCKED
+), placed AS (
+    SELECT id, on_crash, row_number() OVER (ORDER BY priority DESC, due, id) AS place FROM picked
+), taken AS (
+    SELECT id, bool_and(place <= %(limit)s OR on_crash = 'rerun') OVER (ORDER BY place) AS may
+    FROM placed
 )
 UPDATE {schema}.run r
 SET state = 'claimed', node = %(node)s, attempt = attempt + 1, claimed_at = now()
-FROM picked WHERE r.id = picked.id
+FROM taken WHERE r.id = taken.id AND taken.may
 RETURNING r.*;
 
 -- name: next_waiting
@@ -29,12 +37,13 @@ WHERE namespace = %(namespace)s AND state = 'waiting' AND task = ANY(%(tasks)s);
 WITH ended AS (
     SELECT f.*
     FROM unnest(
-        %(ids)s::bigint[], %(attempts)s::integer[], %(nodes)s::text[], %(states)s::text[],
-        %(errors)s::text[], %(delays)s::double precision[], %(failed)s::boolean[]
-    ) AS f (id, attempt, node, state, error, delay, failed)
+        %(ids)s::bigint[], %(claims)s::integer[], %(nodes)s::text[], %(states)s::text[],
+        %(errors)s::text[], %(delays)s::double precision[], %(failed)s::boolean[],
+        %(unbegun)s::boolean[]
+    ) WITH ORDINALITY AS f (id, claim, node, state, error, delay, failed, unbegun, place)
     CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.run o
-        WHERE o.id = f.id AND o.attempt = f.attempt AND o.node = f.node
+        WHERE o.id = f.id AND o.attempt = f.claim AND o.node = f.node
           AND o.namespace = %(namespace)s AND coalesce(o.state) = 'claimed'   -- not by its index
         FOR UPDATE
     ) held
@@ -43,11 +52,26 @@ UPDATE {schema}.run r SET
     state = f.state,
     error = f.error,
     node = CASE f.state WHEN 'waiting' THEN NULL ELSE r.node END,
-    due = CASE f.state WHEN 'waiting' THEN now() + make_interval(secs => f.delay) ELSE r.due END,
-    failures = r.failures + f.failed::integer,
+    due = CASE f.state WHEN 'waiting' THEN coalesce(now() + make_interval(secs => f.delay), r.due)
+        ELSE r.due END,
+    failures = r.failures + coalesce(f.failed, false)::integer,
+    unbegun = r.unbegun + coalesce(f.unbegun, false)::integer,
+    put_back = CASE f.state WHEN 'waiting' THEN f.claim || '/' || f.node ELSE r.put_back END,
     finished_at = CASE f.state WHEN 'waiting' THEN NULL ELSE now() END
 FROM ended f WHERE r.id = f.id
-RETURNING r.id, r.attempt;
+RETURNING f.place;
+
+-- name: on_record
+-- Which of these results ended their claim when they came before.
+SELECT f.place
+FROM unnest(%(ids)s::bigint[], %(claims)s::integer[], %(nodes)s::text[], %(states)s::text[])
+    WITH ORDINALITY AS f (id, claim, node, state, place)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM {schema}.run o
+    WHERE o.id = f.id AND o.namespace = %(namespace)s AND CASE f.state
+        WHEN 'waiting' THEN o.put_back = f.claim || '/' || f.node
+        ELSE coalesce(o.state) = f.state AND o.attempt = f.claim AND o.node = f.node END
+) known;
 
 -- name: wake
 SELECT pg_notify(%(channel)s, %(topic)s);
@@ -65,7 +89,6 @@ UPDATE {schema}.run SET
     state = CASE WHEN on_crash = 'rerun' AND crashes + 1 < %(max_crashes)s
         THEN 'waiting' ELSE 'lost' END,
     node = CASE WHEN on_crash = 'rerun' AND crashes + 1 < %(max_crashes)s THEN NULL ELSE node END,
-    due = CASE WHEN on_crash = 'rerun' AND crashes + 1 < %(max_crashes)s THEN now() ELSE due END,
     finished_at = CASE WHEN on_crash = 'rerun' AND crashes + 1 < %(max_crashes)s
         THEN NULL ELSE now() END,
     crashes = crashes + 1,
@@ -78,12 +101,15 @@ WHERE namespace = %(namespace)s AND state = 'claimed' AND node = %(node)s
 RETURNING state;
 
 -- name: prune
+-- Whoever has no term is asked for none.
 WITH office AS (
+    SELECT 1 WHERE %(term)s::bigint IS NULL
+    UNION ALL
     SELECT 1 FROM {schema}.fence
     WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
       AND holder = %(holder)s
 ), old AS (
-    SELECT id, schedule_uid, kind, key FROM {schema}.run
+    SELECT id, schedule_uid, kind, key, greatest(finished_at, nominal) AS ended FROM {schema}.run
     WHERE finished_at IS NOT NULL AND finished_at < now() - make_interval(secs => %(older_than)s)
       AND namespace = %(namespace)s AND EXISTS (SELECT 1 FROM office)
     ORDER BY finished_at LIMIT %(limit)s
@@ -98,18 +124,31 @@ WITH office AS (
         WHERE run_id IS NULL AND recorded_at < now() - make_interval(secs => %(older_than)s)
           AND (SELECT namespace FROM {schema}.schedule WHERE uid = schedule_uid) = %(namespace)s
           AND EXISTS (SELECT 1 FROM office)
-        LIMIT %(limit)s
+        ORDER BY recorded_at LIMIT %(limit)s
     ) x
     WHERE o.schedule_uid = x.schedule_uid AND o.kind = x.kind AND o.key = x.key RETURNING 1
+), noted AS (
+    INSERT INTO {schema}.history AS h (namespace, pruned_to)
+    SELECT %(namespace)s, max(ended) FROM old HAVING count(*) > 0
+    ON CONFLICT (namespace) DO UPDATE SET pruned_to = greatest(h.pruned_to, excluded.pruned_to)
 ), removed AS (
-    DELETE FROM {schema}.schedule s
-    WHERE s.namespace = %(namespace)s AND s.removed <> 0
-      AND s.updated_at < now() - make_interval(secs => %(older_than)s)
-      AND EXISTS (SELECT 1 FROM office)
-      AND NOT EXISTS (SELECT 1 FROM {schema}.occurrence o WHERE o.schedule_uid = s.uid)
+    DELETE FROM {schema}.schedule s USING (
+        SELECT g.uid FROM {schema}.schedule g
+        WHERE g.namespace = %(namespace)s AND g.removed <> 0
+          AND g.updated_at < now() - make_interval(secs => %(older_than)s)
+          AND EXISTS (SELECT 1 FROM office)
+          AND (SELECT true FROM {schema}.occurrence o
+               WHERE o.schedule_uid = g.uid ORDER BY o.kind, o.key LIMIT 1) IS NULL
+        ORDER BY g.updated_at LIMIT %(limit)s
+    ) x
+    WHERE s.uid = x.uid RETURNING 1
 )
 SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fired) + (SELECT count(*) FROM unfired)
-    AS pruned;
+    + (SELECT count(*) FROM removed) AS pruned;
+
+-- name: oldest
+SELECT min(finished_at) AS oldest FROM {schema}.run
+WHERE namespace = %(namespace)s AND finished_at IS NOT NULL;
 
 -- name: get
 SELECT * FROM {schema}.run WHERE namespace = %(namespace)s AND id = %(id)s;

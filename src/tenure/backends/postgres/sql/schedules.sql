@@ -73,13 +73,27 @@ WITH l AS (
     WHERE s.uid = r.uid AND s.namespace = %(namespace)s AND s.version = l.version
       AND s.next_nominal IS NOT DISTINCT FROM l.expected AND s.removed = 0
     RETURNING s.uid, s.name, s.updated_at
+), stretches AS (
+    -- Of what is on record for its first time a missed stretch is the rest; one that begins there it
+    -- makes longer.
+    SELECT l.uid, l.missed_first + CASE WHEN (
+            SELECT true FROM {schema}.occurrence o
+            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_missed}
+              AND o.state <> 'missed' LIMIT 1
+        ) THEN interval '1 microsecond' ELSE interval '0' END AS missed_first,
+        l.missed_last, l.missed_reason
+    FROM l JOIN replaced USING (uid) WHERE l.missed_first IS NOT NULL
 ), missed AS (
-    INSERT INTO {schema}.occurrence
+    INSERT INTO {schema}.occurrence AS known
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
     SELECT l.uid, 'planned', {key_of_missed}, l.missed_first, l.missed_last, 'missed',
         l.missed_reason, now(), 0
-    FROM l JOIN replaced USING (uid) WHERE l.missed_first IS NOT NULL
-    ON CONFLICT DO NOTHING
+    FROM stretches l WHERE l.missed_first <= l.missed_last
+    ON CONFLICT (schedule_uid, kind, key) DO UPDATE
+    SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.term,
+        reason = CASE WHEN strpos(known.reason, excluded.reason) > 0 THEN known.reason
+            ELSE known.reason || '; ' || excluded.reason END
+    WHERE excluded.last > known.last
 )
 SELECT uid, name, updated_at FROM replaced;
 
@@ -127,7 +141,7 @@ WITH clock AS (
     ) AS later
 ), due AS (
     SELECT uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock,
-        catch_up_limit, catch_up_grace
+        catch_up_limit, catch_up_grace, CASE WHEN next_nominal IS NULL THEN begins END AS begins
     FROM {schema}.schedule
     WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
       AND next_due <= now() + make_interval(secs => %(ahead)s)
@@ -136,7 +150,7 @@ WITH clock AS (
 SELECT * FROM (
     SELECT NULL AS uid, NULL AS name, NULL AS version, NULL AS trigger, now AS next_nominal,
         later AS next_due, NULL AS catch_up, NULL AS overlap, NULL AS lock, NULL AS catch_up_limit,
-        NULL AS catch_up_grace
+        NULL AS catch_up_grace, NULL AS begins
     FROM clock UNION ALL SELECT * FROM due
 ) AS rows ORDER BY uid IS NOT NULL, next_due;
 
@@ -217,13 +231,26 @@ WITH office AS (
     SELECT l.uid, 'planned', l.key, l.nominal, l.nominal, l.outcome,
         CASE l.outcome WHEN 'skipped' THEN %(overlap)s END, {moment}, %(term)s, l.run_id
     FROM numbered l WHERE l.outcome IN ('fired', 'skipped')
+), stretches AS (
+    -- As in `replace`.
+    SELECT l.uid, l.missed_first + CASE WHEN (
+            SELECT true FROM {schema}.occurrence o
+            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = {key_of_missed}
+              AND o.state <> 'missed' LIMIT 1
+        ) THEN interval '1 microsecond' ELSE interval '0' END AS missed_first,
+        l.missed_last, l.missed_reason
+    FROM judged l WHERE l.missed_first IS NOT NULL
 ), missed AS (
-    INSERT INTO {schema}.occurrence
+    INSERT INTO {schema}.occurrence AS known
         (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
     SELECT l.uid, 'planned', {key_of_missed}, l.missed_first, l.missed_last, 'missed',
         l.missed_reason, {moment}, %(term)s
-    FROM judged l WHERE l.missed_first IS NOT NULL
-    ON CONFLICT DO NOTHING
+    FROM stretches l WHERE l.missed_first <= l.missed_last
+    ON CONFLICT (schedule_uid, kind, key) DO UPDATE
+    SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.term,
+        reason = CASE WHEN strpos(known.reason, excluded.reason) > 0 THEN known.reason
+            ELSE known.reason || '; ' || excluded.reason END
+    WHERE excluded.last > known.last
 )
 SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
     count(DISTINCT uid) AS landed,
@@ -254,7 +281,9 @@ WHERE uid = (
         AND holder = %(holder)s);
 
 -- name: put_off
-UPDATE {schema}.schedule SET next_due = %(until)s, reason = %(reason)s
+-- Of one that was never planned `next_due` says where its plan begins: that is not to be lost.
+UPDATE {schema}.schedule SET next_due = %(until)s, reason = %(reason)s,
+    begins = CASE WHEN next_nominal IS NULL THEN coalesce(begins, next_due) END
 WHERE uid = (
       SELECT uid FROM {schema}.schedule
       WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s AND active
@@ -265,7 +294,8 @@ WHERE uid = (
         AND holder = %(holder)s);
 
 -- name: backfill
--- Of these nominal times, those that were neither fired when they were due nor backfilled since.
+-- Of these nominal times, those that were neither fired when they were due nor backfilled since; none
+-- of them if that cannot be known of one.
 WITH target AS (
     SELECT s.* FROM {schema}.schedule s
     WHERE s.namespace = %(namespace)s AND s.name = %(name)s AND s.removed = 0
@@ -276,6 +306,11 @@ WITH target AS (
         SELECT 1 FROM {schema}.occurrence o
         WHERE o.schedule_uid = t.uid AND o.nominal = n.nominal
           AND (o.kind = 'backfill' OR (o.kind = 'planned' AND o.state = 'fired')))
+), pruned AS (
+    SELECT pruned_to FROM {schema}.history WHERE namespace = %(namespace)s
+), beyond AS (
+    SELECT 1 FROM l, pruned p
+    WHERE NOT %(beyond_history)s AND l.nominal <= p.pruned_to AND l.created_at <= p.pruned_to
 ), runs AS (
     INSERT INTO {schema}.run (
         namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
@@ -284,14 +319,16 @@ WITH target AS (
     SELECT l.namespace, l.name, l.uid, 'backfill', {key_of_nominal}, l.nominal, l.task, l.kwargs,
         'waiting', now(), 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
         l.priority, l.timeout, l.retries, l.on_crash, 0, now()
-    FROM l WHERE NOT %(dry_run)s ORDER BY l.nominal
+    FROM l WHERE NOT %(dry_run)s AND NOT EXISTS (SELECT 1 FROM beyond) ORDER BY l.nominal
     RETURNING id, schedule_uid, nominal, key
 ), occurrences AS (
     INSERT INTO {schema}.occurrence
         (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
     SELECT schedule_uid, 'backfill', key, nominal, nominal, 'fired', now(), 0, id FROM runs
 )
-SELECT t.uid, ARRAY(SELECT l.nominal FROM l ORDER BY 1) AS chosen FROM target t;
+SELECT t.created_at, ARRAY(SELECT l.nominal FROM l ORDER BY 1) AS chosen,
+    (SELECT pruned_to FROM pruned) AS pruned_to
+FROM target t;
 
 -- name: run_now
 WITH target AS (

@@ -36,9 +36,19 @@ WHERE uid = :uid AND namespace = :namespace AND version = :version
   AND next_nominal IS :expected AND removed = 0;
 
 -- name: miss
-INSERT OR IGNORE INTO tenure_occurrence
+-- Of what is on record for its first time it is the rest, and it makes a missed stretch longer.
+INSERT INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
-VALUES (:uid, 'planned', :first, :first, :last, 'missed', :reason, :now, :term);
+SELECT :uid, 'planned', first, first, :last, 'missed', :reason, :now, :term
+FROM (SELECT :first + EXISTS (
+    SELECT 1 FROM tenure_occurrence
+    WHERE schedule_uid = :uid AND kind = 'planned' AND key = :first AND state <> 'missed') AS first)
+WHERE first <= :last
+ON CONFLICT (schedule_uid, kind, key) DO UPDATE
+SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.term,
+    reason = CASE WHEN instr(reason, excluded.reason) THEN reason
+        ELSE reason || '; ' || excluded.reason END
+WHERE excluded.last > last;
 
 -- name: find
 SELECT * FROM tenure_schedule
@@ -62,7 +72,7 @@ WHERE schedule_uid = :uid AND state = 'waiting' AND namespace = :namespace;
 
 -- name: due
 SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock,
-    catch_up_limit, catch_up_grace
+    catch_up_limit, catch_up_grace, begins
 FROM tenure_schedule
 WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :until
 ORDER BY next_due LIMIT :limit;
@@ -119,11 +129,21 @@ WHERE s.uid = tenure_firing.uid AND +s.namespace = :namespace AND s.active = 1
 SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
 
 -- name: insert_missed
-INSERT OR IGNORE INTO tenure_occurrence
+-- As `miss`.
+INSERT INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
-SELECT uid, 'planned', missed_first, missed_first, missed_last, 'missed', missed_reason, :now, :term
-FROM temp.tenure_firing
-WHERE state IS NOT NULL AND missed_first IS NOT NULL;
+SELECT uid, 'planned', first, first, missed_last, 'missed', missed_reason, :now, :term
+FROM (SELECT f.uid, f.missed_last, f.missed_reason, f.missed_first + EXISTS (
+        SELECT 1 FROM main.tenure_occurrence o
+        WHERE o.schedule_uid = f.uid AND o.kind = 'planned' AND o.key = +f.missed_first
+          AND o.state <> 'missed') AS first
+    FROM temp.tenure_firing f WHERE f.state IS NOT NULL AND f.missed_first IS NOT NULL)
+WHERE first <= missed_last
+ON CONFLICT (schedule_uid, kind, key) DO UPDATE
+SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.term,
+    reason = CASE WHEN instr(reason, excluded.reason) THEN reason
+        ELSE reason || '; ' || excluded.reason END
+WHERE excluded.last > last;
 
 -- name: insert_runs
 INSERT INTO tenure_run (
@@ -170,7 +190,9 @@ SET active = 0, reason = :reason, version = version + 1, updated_at = :now
 WHERE uid = :uid AND namespace = :namespace AND version = :version;
 
 -- name: put_off
-UPDATE tenure_schedule SET next_due = :until, reason = :reason
+-- Of one that was never planned `next_due` says where its plan begins: that is not to be lost.
+UPDATE tenure_schedule SET next_due = :until, reason = :reason,
+    begins = CASE WHEN next_nominal IS NULL THEN coalesce(begins, next_due) END
 WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1;
 
 -- name: to_backfill
@@ -181,6 +203,9 @@ SELECT json_group_array(value) FROM (
         SELECT 1 FROM tenure_occurrence o
         WHERE o.schedule_uid = :uid AND o.key = value
           AND (o.kind = 'backfill' OR (o.kind = 'planned' AND o.state = 'fired'))));
+
+-- name: pruned_to
+SELECT pruned_to FROM tenure_history WHERE namespace = :namespace;
 
 -- name: backfill_runs
 INSERT INTO tenure_run (
