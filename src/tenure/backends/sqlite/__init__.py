@@ -20,6 +20,7 @@ from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
 from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.machine import THIS_MACHINE, Machine
 from tenure.backends.sqlite.releases import SQLiteReleases
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
@@ -39,15 +40,21 @@ class SQLiteBackend:
     wakeups: SQLiteWakeups
 
     def __init__(
-        self, path: str | Path, *, namespace: str = "default", clock: Clock | None = None
+        self,
+        path: str | Path,
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        machine: Machine = THIS_MACHINE,
     ) -> None:
         self.path = Path(path).absolute()
         self._namespace = namespace
         self._clock = clock or SystemClock()
-        self._for_leases = Connection(self.path, "tenure-leases")
-        self._for_the_rest = Connection(self.path, "tenure-store")
+        self._machine = machine
+        self._for_leases = machine.connection(self.path, "tenure-leases")
+        self._for_the_rest = machine.connection(self.path, "tenure-store")
         self._checkpoints = Checkpoints(
-            Connection(self.path, "tenure-checkpoints"),
+            machine.connection(self.path, "tenure-checkpoints"),
             (self._for_leases, self._for_the_rest),
             self._clock,
         )
@@ -80,9 +87,11 @@ class SQLiteBackend:
             await self._for_the_rest.close()
             await self._for_leases.close()
             raise
-        self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
+        self.wakeups = self._machine.wakeups(self._lock_file, self._clock)
         shared = (self.wakeups, self._namespace, self._clock)
-        self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
+        self.leases = SQLiteLeases(
+            self._for_leases, self._lock_file, *shared, boot=self._machine.boot
+        )
         self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
         self.releases = SQLiteReleases(
             self._for_the_rest, self._namespace, self._clock, self.schedules.check
@@ -173,7 +182,7 @@ class SQLiteBackend:
     def _open_lock_file(self) -> LockFile:
         path = self._lock_file_path
         try:
-            return LockFile.open(path)
+            return self._machine.lock_file(path)
         except OSError as error:
             raise StoreUnavailable(
                 f"the lock file {path} cannot be opened: {error.strerror}. It stands beside the"

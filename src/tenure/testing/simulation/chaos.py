@@ -127,8 +127,8 @@ class Chaos:
             node.clock.wall_offset += fault.detail
         elif fault.kind == "rumour":
             # A missing connection is no proof: the node may be alive.
-            self._store.hint(set(node.holders), proof=False)
-            self._loop.after(fault.lasts, self._store.unhint)
+            self._store.medium.hint(set(node.holders), proof=False)
+            self._loop.after(fault.lasts, self._store.medium.unhint)
 
     def _happen_to_all(self, fault: Fault) -> None:
         if fault.kind == "outage":
@@ -154,7 +154,7 @@ class Chaos:
             self._occupy(place)
 
     def _prove(self, node: SimulatedNode) -> None:
-        self._store.hint(set(node.holders), proof=True)
+        self._store.medium.hint(set(node.holders), proof=True)
 
     def _thaw(self, node: SimulatedNode) -> None:
         if node.process.stopped and node.alive:
@@ -179,7 +179,7 @@ class Chaos:
         self._network.set_weather(CALM)
         self._network.outage = self._network.trap = None
         self._armed.clear()
-        self._store.unhint()
+        self._store.medium.unhint()
         for node in self._places.values():
             node.link.cut, node.link.fading = None, False
             node.thaw(timers_first=False)

@@ -20,6 +20,7 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 STORE, FACT, FAULT, NETWORK = "store", "fact", "fault", "network"
 OCCURRENCE, RUN, TRUST, BODY, END = "occurrence", "run", "trust", "body", "end"
+PRUNED = "pruned"
 EDITOR = "editor"
 """Who changes schedules from outside."""
 

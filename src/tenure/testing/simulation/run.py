@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
-from tenure.backends.memory import MemoryBackend
-from tenure.clock import Clock
 from tenure.node import Node
 from tenure.settings import Settings
 from tenure.tasks import Tasks
@@ -16,9 +14,11 @@ from tenure.testing.simulation.chaos import Chaos
 from tenure.testing.simulation.faults import KINDS, Plan, draw, roll_out
 from tenure.testing.simulation.history import END, TRUST, History
 from tenure.testing.simulation.loop import SimulationLoop
+from tenure.testing.simulation.memory import InMemory
 from tenure.testing.simulation.network import Network, Weather
 from tenure.testing.simulation.node import BuildNode, SimulatedNode
-from tenure.testing.simulation.store import SimulatedStore, memory_backend
+from tenure.testing.simulation.sqlite import OnSQLite
+from tenure.testing.simulation.store import BuildMedium, SimulatedStore, StoreClock
 from tenure.testing.simulation.workload import Editor, Workload, random_releases
 
 SETTINGS = Settings(
@@ -38,6 +38,8 @@ SETTINGS = Settings(
 )
 """Short times, so that much happens in half a minute."""
 
+STORES: dict[str, BuildMedium] = {"memory": InMemory, "sqlite": OnSQLite}
+
 
 def simulate(
     seed: int,
@@ -48,7 +50,7 @@ def simulate(
     workload: Workload = random_releases,
     settings: Settings = SETTINGS,
     build_node: BuildNode = Node,
-    build_backend: Callable[[Clock], MemoryBackend] = memory_backend,
+    store: str | BuildMedium = "memory",
 ) -> History:
     """The history of a cluster with all the faults that this seed holds. No real time passes.
 
@@ -64,7 +66,8 @@ def simulate(
         plan = draw(_source(seed, "plan"), nodes, faults)
         if weather is not None:
             plan.weather = weather
-        return Simulation(seed, plan, faults, workload, settings, build_node, build_backend).run()
+        build = STORES[store] if isinstance(store, str) else store
+        return Simulation(seed, plan, faults, workload, settings, build_node, build).run()
     finally:
         gc.collect(0)
         if collecting:
@@ -90,7 +93,7 @@ class Simulation:
         workload: Workload,
         settings: Settings,
         build_node: BuildNode,
-        build_backend: Callable[[Clock], MemoryBackend],
+        build_medium: BuildMedium,
     ) -> None:
         network, tasks, edits, chaos, rollouts = (_source(seed, part) for part in _PARTS)
         self.plan = plan
@@ -98,7 +101,11 @@ class Simulation:
             seed, settings, quiet_from=self.plan.quiet_from, until=self.plan.until
         )
         self.loop = SimulationLoop()
-        self.store = SimulatedStore(self.loop, self.history, build_backend)
+        clock = StoreClock(self.loop)
+        medium = build_medium(clock, plan.hints)
+        if medium.embedded:
+            plan.embedded = 1.0
+        self.store = SimulatedStore(self.loop, self.history, clock, medium)
         self.network = Network(self.loop, self.store, self.history, network, self.plan.embedded)
         self._settings = settings
         made = workload(tasks)
@@ -128,13 +135,14 @@ class Simulation:
         finally:
             self.history.closed = True
             self.loop.close()
+            self.store.medium.close()
         return self.history
 
     async def _main(self) -> None:
         self.chaos.begin()
         await asyncio.sleep(self.plan.until)  # noqa: TID251 - virtual
         self._observe()
-        self.history.add(self.loop.now, "*", END, "schedules", self.store.final_state())
+        self.history.add(self.loop.now, "*", END, "schedules", self.store.medium.state())
         living = {n.name: n.holders for n in self.chaos.nodes if n.alive}
         self.history.add(self.loop.now, "*", END, "living", living)
         code = {n.name: n.code for n in self.chaos.nodes}
