@@ -21,6 +21,8 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 STORE, FACT, FAULT, NETWORK = "store", "fact", "fault", "network"
 OCCURRENCE, RUN, TRUST, BODY, END = "occurrence", "run", "trust", "body", "end"
 PRUNED = "pruned"
+ASKS = "asks for work"
+"""What a node does when it sends a claim."""
 EDITOR = "editor"
 """Who changes schedules from outside."""
 

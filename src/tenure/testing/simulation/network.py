@@ -19,13 +19,11 @@ from typing import Any, cast
 
 from tenure.backends.base import LeaseStore, ReleaseStore, RunStore, ScheduleStore, Wakeups
 from tenure.errors import StoreUnavailable
-from tenure.testing.simulation.history import NETWORK, Call, History
+from tenure.testing.simulation.history import ASKS, NETWORK, Call, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.store import Crashed, SimulatedStore
 
 FASTEST, USUAL = 0.0002, 0.004
-ASKS = "asks for work"
-"""What a node does when it sends a claim."""
 LATEST = 3.0
 """How late an operation may be executed after its caller gave up."""
 
