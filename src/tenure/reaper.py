@@ -54,6 +54,7 @@ class Reaper(Service):
         self._steady = steady
         self._grace = max(settings.renew_every, LATEST_RETRY)
         self._absent_since: dict[str, float] = {}
+        self._prune_every = min(PRUNE_EVERY, settings.retention)
         self._pruned_at = clock.monotonic()
 
     async def step(self) -> float | None:
@@ -63,7 +64,7 @@ class Reaper(Service):
             return None  # the elector wakes us
         try:
             await self._bury_the_dead(fence)
-            if self.clock.monotonic() - self._pruned_at >= PRUNE_EVERY:
+            if self.clock.monotonic() - self._pruned_at >= self._prune_every:
                 await self._prune(fence)
         except Fenced:
             self._deposed(fence)

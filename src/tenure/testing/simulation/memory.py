@@ -67,7 +67,6 @@ def memory_backend(clock: Clock) -> MemoryBackend:
 class InMemory:
     """One backend, which all processes share."""
 
-    embedded = False
     watch: Callable[[int], None] | None = None
 
     def __init__(

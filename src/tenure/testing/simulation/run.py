@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Collection
+from dataclasses import replace
 from random import Random
 
 from tenure.node import Node
@@ -35,6 +36,7 @@ SETTINGS = Settings(
     backoff=0.2,
     jump_limit=5.0,
     jump_hold=3.0,
+    max_crashes=2,
 )
 """Short times, so that much happens in half a minute."""
 
@@ -48,7 +50,7 @@ def simulate(
     faults: Collection[str] = tuple(KINDS),
     weather: Weather | None = None,
     workload: Workload = random_releases,
-    settings: Settings = SETTINGS,
+    settings: Settings | None = None,
     build_node: BuildNode = Node,
     store: str | BuildMedium = "memory",
 ) -> History:
@@ -56,17 +58,21 @@ def simulate(
 
     `check` says whether it kept the promises. `workload` makes the tasks, yours for example;
     `faults` names the kinds of faults that may happen, `weather` says how unreliable the network
-    is meanwhile; both are drawn from the seed unless given.
+    is meanwhile; both are drawn from the seed unless given. `store` is "memory" or "sqlite".
     """
     collecting = gc.isenabled()
     # A history is short and makes little garbage that is not freed at once: looking for it over
     # and over costs a fifth of the time, looking once does not.
     gc.disable()
     try:
-        plan = draw(_source(seed, "plan"), nodes, faults)
+        build = STORES[store] if isinstance(store, str) else store
+        plan = draw(_source(seed, "plan"), nodes, faults, embedded=build is OnSQLite)
         if weather is not None:
             plan.weather = weather
-        build = STORES[store] if isinstance(store, str) else store
+        if settings is None:
+            settings = SETTINGS
+            if plan.retention is not None:
+                settings = replace(settings, retention=plan.retention)
         return Simulation(seed, plan, faults, workload, settings, build_node, build).run()
     finally:
         gc.collect(0)
@@ -103,8 +109,6 @@ class Simulation:
         self.loop = SimulationLoop()
         clock = StoreClock(self.loop)
         medium = build_medium(clock, plan.hints)
-        if medium.embedded:
-            plan.embedded = 1.0
         self.store = SimulatedStore(self.loop, self.history, clock, medium)
         self.network = Network(self.loop, self.store, self.history, network, self.plan.embedded)
         self._settings = settings

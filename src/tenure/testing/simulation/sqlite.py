@@ -62,8 +62,6 @@ WHERE o.schedule_uid = ? AND o.kind = ? AND o."key" = ?
 class OnSQLite:
     """A database of its own for each history, and a backend for each process."""
 
-    embedded = True
-
     def __init__(self, clock: StoreClock, proofs: bool) -> None:
         self.watch: Callable[[int], None] | None = None
         self._clock = clock
@@ -97,23 +95,26 @@ class OnSQLite:
 
     def changes(self, op: str) -> Iterator[Row]:
         query = "SELECT * FROM simulation_log WHERE n > ? ORDER BY n"
-        runs: dict[int, None] = {}
-        for n, what, uid, kind, key in self._own.execute(query, (self._read_to,)).fetchall():
-            self._read_to = n
-            if what == "run":
-                runs[uid] = None
-            elif what == "run gone":
-                runs.pop(uid, None)
-                yield PRUNED, "run", self._runs.pop(uid)
-            elif what == "occurrence":
-                row = self._own.execute(_OCCURRENCE, (uid, kind, key)).fetchone()
-                occurrence = self._occurrences[uid, kind, key] = _occurrence(row)
+        log = self._own.execute(query, (self._read_to,)).fetchall()
+        if not log:
+            return
+        self._read_to = log[-1]["n"]
+        # What an operation did to runs and to occurrences is told in the same order on each medium.
+        for _, _, run_id, _, _ in [line for line in log if line["what"] == "run gone"]:
+            yield PRUNED, "run", self._runs.pop(run_id)
+        for _, what, *key in [line for line in log if line["what"].startswith("occurrence")]:
+            slot = tuple(key)
+            if what == "occurrence":
+                row = self._own.execute(_OCCURRENCE, slot).fetchone()
+                occurrence = self._occurrences[slot] = _occurrence(row)
                 yield OCCURRENCE, occurrence.state, occurrence
             else:
-                yield PRUNED, "occurrence", self._occurrences.pop((uid, kind, key))
+                yield PRUNED, "occurrence", self._occurrences.pop(slot)
+        runs = dict.fromkeys(line["uid"] for line in log if line["what"] == "run")
         changed = [
-            _run(self._own.execute("SELECT * FROM tenure_run WHERE id = ?", (run_id,)).fetchone())
+            _run(row)
             for run_id in runs
+            for row in self._own.execute("SELECT * FROM tenure_run WHERE id = ?", (run_id,))
         ]
         # Results are recorded before runs are claimed, and may free their lock keys.
         changed.sort(key=lambda run: (run.state is RunState.CLAIMED, run.id))

@@ -54,8 +54,6 @@ class StoreClock:
 class Medium(Protocol):
     """What the store of a history is kept in."""
 
-    embedded: bool
-    """Does each process execute its own requests, and take them along when it dies?"""
     watch: Callable[[int], None] | None
     """Called before each statement of a transaction, with its number; where there are statements.
     What it raises rolls the transaction back."""

@@ -16,14 +16,24 @@ from datetime import datetime
 from tenure.model import Kind, OnCrash, RunRecord, RunState
 from tenure.presence import PRESENCE
 from tenure.testing.simulation.checker.violation import Violation
-from tenure.testing.simulation.history import BODY, RUN, STORE, TRUST, Call, Event, History, show
+from tenure.testing.simulation.history import (
+    BODY,
+    PRUNED,
+    RUN,
+    STORE,
+    TRUST,
+    Call,
+    Event,
+    History,
+    show,
+)
 
 Found = Iterator[tuple[str, str]]
 
 
 def check_runs(history: History) -> Iterator[Violation]:
     model = _Runs()
-    for place, event in history.of(STORE, RUN, TRUST, BODY):
+    for place, event in history.of(STORE, RUN, PRUNED, TRUST, BODY):
         for invariant, text in model.see(event):
             yield Violation(invariant, text, place, history)
 
@@ -47,6 +57,9 @@ class _Runs:
             yield from self._row(event.detail)
         elif event.kind == BODY:
             yield from self._body(event.what, event.detail)
+        elif event.kind == PRUNED:
+            if event.what == "run":  # what the store has forgotten can be backfilled again
+                self._occurred.pop((event.detail.uid, event.detail.nominal), None)
         elif event.kind == TRUST:
             self._trusted = {(name, holder) for name, holder, _ in event.detail}
             yield from self._rests()
