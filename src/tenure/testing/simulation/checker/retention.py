@@ -53,7 +53,7 @@ class _Retention:
         what = f"{row.schedule} at {show(row.nominal)} ({row.state}) was cleared away"
         if row.run_id in self._kept:
             yield f"{what}, and its run is kept: {show(self._kept[row.run_id])}"
-        elif row.run_id is None and row.recorded_at >= call.clock - self._retention:
+        elif row.recorded_at >= call.clock - self._retention:
             yield f"{what}, recorded {show(row.recorded_at)}: {_now(call)}"
 
 
