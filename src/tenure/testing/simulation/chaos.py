@@ -144,7 +144,7 @@ class Chaos:
         elif fault.kind == "store clock":
             self._store.clock.offset += fault.detail
         elif fault.kind == "edit":
-            self._editor.edit()
+            self._editor.edit(fault.detail)
         elif fault.kind == "evict":
             self._editor.evict(LEADERSHIP)
 

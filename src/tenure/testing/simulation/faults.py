@@ -42,6 +42,7 @@ _TRAPS = {
     "release": 1,
     "prune": 1,
 }
+_IN_BETWEEN = (("due", "after"), ("fire", "before"))
 _STATEMENTS = {"fire": 9, "claim": 5, "finish": 3, "acquire": 3, "recover": 3, "prune": 4}
 """Operations with several statements in one transaction, and about how many."""
 
@@ -147,6 +148,9 @@ def _fault(source: Random, plan: Plan, kinds: list[str]) -> Fault:
         op = source.choices(list(_TRAPS), list(_TRAPS.values()))[0]
         trap = op, source.choice(["before", "after"])
         lasts = source.uniform(0.5, 6.0)
+    if kind == "edit" and source.random() < 0.4:
+        # Of what is about to be fired: it was planned as it was before.
+        return Fault(at, kind, LEADER, lasts, "policy", source.choice(_IN_BETWEEN))
     return Fault(at, kind, target, lasts, _detail(source, kind), trap)
 
 

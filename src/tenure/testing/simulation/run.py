@@ -66,7 +66,8 @@ def simulate(
     gc.disable()
     try:
         build = STORES[store] if isinstance(store, str) else store
-        plan = draw(_source(seed, "plan"), nodes, faults, embedded=build is OnSQLite)
+        embedded = isinstance(build, type) and issubclass(build, OnSQLite)
+        plan = draw(_source(seed, "plan"), nodes, faults, embedded=embedded)
         if weather is not None:
             plan.weather = weather
         if settings is None:

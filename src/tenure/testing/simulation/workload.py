@@ -112,18 +112,18 @@ class Editor:
         self._catalog = Catalog(network.schedules(link), releases[0], settings)
         self._count = 0
 
-    def edit(self) -> None:
+    def edit(self, what: str | None = None) -> None:
         """A few at once: people do not wait for each other."""
         for _ in range(self._source.randint(1, 3)):
-            self._loop.spawn(self._process, self._edit())
+            self._loop.spawn(self._process, self._edit(what or self._source.choice(EDITS)))
 
     def evict(self, name: str) -> None:
         """What an operator may do."""
         self._loop.spawn(self._process, self._guarded(self._leases.evict(name, "evicted")))
 
-    async def _edit(self) -> None:
+    async def _edit(self, what: str) -> None:
         source, catalog = self._source, self._catalog
-        name, what = source.choice(self._names), source.choice(EDITS)
+        name = source.choice(self._names)
         self._history.add(self._loop.now, EDITOR, FAULT, what, name)
         self._count += 1
         if what == "run_now":
