@@ -58,6 +58,8 @@ class History:
 
     seed: int
     settings: Settings
+    store: str = "memory"
+    """What it was kept in."""
     quiet_from: float = 0.0
     """When the last fault ended and everything was put right."""
     until: float = 0.0

@@ -67,6 +67,7 @@ def memory_backend(clock: Clock) -> MemoryBackend:
 class InMemory:
     """One backend, which all processes share."""
 
+    name = "memory"
     watch: Callable[[int], None] | None = None
 
     def __init__(

@@ -104,12 +104,10 @@ class Simulation:
     ) -> None:
         network, tasks, edits, chaos, rollouts = (_source(seed, part) for part in _PARTS)
         self.plan = plan
-        self.history = History(
-            seed, settings, quiet_from=self.plan.quiet_from, until=self.plan.until
-        )
         self.loop = SimulationLoop()
         clock = StoreClock(self.loop)
         medium = build_medium(clock, plan.hints)
+        self.history = History(seed, settings, medium.name, plan.quiet_from, plan.until)
         self.store = SimulatedStore(self.loop, self.history, clock, medium)
         self.network = Network(self.loop, self.store, self.history, network, self.plan.embedded)
         self._settings = settings

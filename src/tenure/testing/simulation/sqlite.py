@@ -62,6 +62,8 @@ WHERE o.schedule_uid = ? AND o.kind = ? AND o."key" = ?
 class OnSQLite:
     """A database of its own for each history, and a backend for each process."""
 
+    name = "sqlite"
+
     def __init__(self, clock: StoreClock, proofs: bool) -> None:
         self.watch: Callable[[int], None] | None = None
         self._clock = clock

@@ -54,6 +54,7 @@ class StoreClock:
 class Medium(Protocol):
     """What the store of a history is kept in."""
 
+    name: str
     watch: Callable[[int], None] | None
     """Called before each statement of a transaction, with its number; where there are statements.
     What it raises rolls the transaction back."""
