@@ -14,15 +14,15 @@ from tenure.testing.simulation.sqlite import OnSQLite
 AT_MOST = 200
 LATE = Weather(late=0.1)
 
+CLAIM = "tenure_run.attempt = f.attempt AND tenure_run.node = f.node"
+OLD = "finished_at < :before AND created_at < :before"
+FIRST = "(-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)"
+
 STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
     "finish does not compare the claim": (
         runs,
         "finish",
-        (
-            " AND tenure_run.state = 'claimed'\n"
-            "AND tenure_run.attempt = f.attempt AND tenure_run.node = f.node",
-            "",
-        ),
+        ("tenure_run.state = 'claimed'\nAND " + CLAIM, "true"),
         {},
         "only its claim",
     ),
@@ -61,13 +61,7 @@ STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
         {"weather": LATE},
         "only its own",
     ),
-    "claim takes the youngest": (
-        runs,
-        "waiting",
-        ("(-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)", "o.id > r.id"),
-        {},
-        "queue order",
-    ),
+    "claim takes the youngest": (runs, "waiting", (FIRST, "o.id > r.id"), {}, "queue order"),
     "recovery counts no crash": (
         runs,
         "rerun",
@@ -75,13 +69,7 @@ STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
         {"faults": ["crash"]},
         "counts",
     ),
-    "prune takes what is young": (
-        runs,
-        "finished",
-        ("finished_at < :before AND created_at < :before", "finished_at > 0"),
-        {},
-        "retention",
-    ),
+    "prune takes what is young": (runs, "finished", (OLD, "finished_at > 0"), {}, "retention"),
 }
 
 

@@ -68,7 +68,9 @@ def _many(seed: int, histories: int, nodes: int | None, store: str) -> bool:
             told = now
             done = summary.histories
             left = (now - begun) / done * (histories - done)
-            text = f"{done} of {histories} histories, {len(summary.broken)} broken, {left:.0f} s left"
+            text = (
+                f"{done} of {histories} histories, {len(summary.broken)} broken, {left:.0f} s left"
+            )
             click.echo(f"{wipe}{text}", nl=not terminal, err=True)
     if terminal:
         click.echo(wipe, nl=False, err=True)

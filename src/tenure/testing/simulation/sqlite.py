@@ -8,7 +8,6 @@ nothing waits for the disk. A process can die between two statements of a transa
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from tenure.backends import rows as from_rows
 from tenure.backends.base import Backend
 from tenure.backends.memory.wakeups import MemoryWakeups
+from tenure.backends.sql import load
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.connection import Connection
@@ -37,26 +37,7 @@ _run = partial(from_rows.run, when=from_micros)
 _occurrence = partial(from_rows.occurrence, when=from_micros)
 _schedule = partial(from_rows.schedule, when=from_micros)
 
-# Written in the transaction of the change that it tells of: what is rolled back was never there.
-_LOG = """
-CREATE TABLE simulation_log (n INTEGER PRIMARY KEY, what TEXT, uid, kind, "key");
-CREATE TRIGGER simulation_run_new AFTER INSERT ON tenure_run
-BEGIN INSERT INTO simulation_log (what, uid) VALUES ('run', new.id); END;
-CREATE TRIGGER simulation_run_changed AFTER UPDATE ON tenure_run
-BEGIN INSERT INTO simulation_log (what, uid) VALUES ('run', new.id); END;
-CREATE TRIGGER simulation_run_gone AFTER DELETE ON tenure_run
-BEGIN INSERT INTO simulation_log (what, uid) VALUES ('run gone', old.id); END;
-CREATE TRIGGER simulation_occurrence_new AFTER INSERT ON tenure_occurrence
-BEGIN INSERT INTO simulation_log (what, uid, kind, "key")
-    VALUES ('occurrence', new.schedule_uid, new.kind, new."key"); END;
-CREATE TRIGGER simulation_occurrence_gone AFTER DELETE ON tenure_occurrence
-BEGIN INSERT INTO simulation_log (what, uid, kind, "key")
-    VALUES ('occurrence gone', old.schedule_uid, old.kind, old."key"); END;
-"""
-_OCCURRENCE = """
-SELECT o.*, s.name AS schedule FROM tenure_occurrence o JOIN tenure_schedule s ON s.uid = o.schedule_uid
-WHERE o.schedule_uid = ? AND o.kind = ? AND o."key" = ?
-"""
+_sql = load("tenure.testing.simulation", "sqlite.sql")
 
 
 class OnSQLite:
@@ -96,8 +77,7 @@ class OnSQLite:
         return backend
 
     def changes(self, op: str) -> Iterator[Row]:
-        query = "SELECT * FROM simulation_log WHERE n > ? ORDER BY n"
-        log = self._own.execute(query, (self._read_to,)).fetchall()
+        log = self._own.execute(_sql["log"], (self._read_to,)).fetchall()
         if not log:
             return
         self._read_to = log[-1]["n"]
@@ -107,16 +87,14 @@ class OnSQLite:
         for _, what, *key in [line for line in log if line["what"].startswith("occurrence")]:
             slot = tuple(key)
             if what == "occurrence":
-                row = self._own.execute(_OCCURRENCE, slot).fetchone()
+                row = self._own.execute(_sql["occurrence"], slot).fetchone()
                 occurrence = self._occurrences[slot] = _occurrence(row)
                 yield OCCURRENCE, occurrence.state, occurrence
             else:
                 yield PRUNED, "occurrence", self._occurrences.pop(slot)
         runs = dict.fromkeys(line["uid"] for line in log if line["what"] == "run")
         changed = [
-            _run(row)
-            for run_id in runs
-            for row in self._own.execute("SELECT * FROM tenure_run WHERE id = ?", (run_id,))
+            _run(row) for run_id in runs for row in self._own.execute(_sql["run"], (run_id,))
         ]
         # Results are recorded before runs are claimed, and may free their lock keys.
         changed.sort(key=lambda run: (run.state is RunState.CLAIMED, run.id))
@@ -125,8 +103,8 @@ class OnSQLite:
             yield RUN, run.state, run
 
     def state(self) -> dict[str, list[Any]]:
-        schedules = self._own.execute("SELECT * FROM tenure_schedule WHERE removed = 0")
-        runs = self._own.execute("SELECT * FROM tenure_run ORDER BY id")
+        schedules = self._own.execute(_sql["schedules"])
+        runs = self._own.execute(_sql["runs"])
         return {"schedules": [_schedule(row) for row in schedules], "runs": [_run(r) for r in runs]}
 
     def hint(self, holders: set[str], *, proof: bool) -> bool:
@@ -207,13 +185,13 @@ def _with_hook(medium: OnSQLite) -> type[sqlite3.Connection]:
     class Hooked(sqlite3.Connection):
         number = 0
 
-        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:  # type: ignore[override]
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
             if sql.startswith("PRAGMA synchronous"):
                 sql = "PRAGMA synchronous = OFF"
             self._ask(sql)
             return super().execute(sql, *args)
 
-        def executemany(self, sql: str, *args: Any) -> sqlite3.Cursor:  # type: ignore[override]
+        def executemany(self, sql: str, *args: Any) -> sqlite3.Cursor:
             self._ask(sql)
             return super().executemany(sql, *args)
 
@@ -239,12 +217,14 @@ def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 def _template() -> bytes:
     """An empty database, up to date: made once, since the migrations take longer than a history."""
     with tempfile.TemporaryDirectory(prefix="tenure-simulation-") as folder:
-        path = os.path.join(folder, "template.db")
+        path = Path(folder) / "template.db"
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         migrations.apply(connection, SystemClock())
         connection.execute("COMMIT")
-        connection.executescript(_LOG)
+        for name, statement in _sql.items():
+            if name.startswith("create"):
+                connection.execute(statement)
         connection.close()
-        return Path(path).read_bytes()
+        return path.read_bytes()

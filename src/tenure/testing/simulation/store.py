@@ -97,7 +97,9 @@ class Crashed(BaseException):
 class SimulatedStore:
     """Records what every executed operation changed."""
 
-    def __init__(self, loop: SimulationLoop, history: History, clock: StoreClock, medium: Medium):
+    def __init__(
+        self, loop: SimulationLoop, history: History, clock: StoreClock, medium: Medium
+    ) -> None:
         self._loop = loop
         self._history = history
         self.clock = clock

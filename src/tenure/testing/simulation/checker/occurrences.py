@@ -156,7 +156,9 @@ class _Accounts:
         """From which reading of the clock on a new definition was planned."""
         read = self._read.get(self._planner, [EPOCH])[-8:]
         rule = triggers.load(schedule.spec.trigger)
-        return min((now for now in read if rule.next(now) == schedule.next_nominal), default=min(read))
+        return min(
+            (now for now in read if rule.next(now) == schedule.next_nominal), default=min(read)
+        )
 
     def _well_begun(self, schedule: Schedule, nominal: _Nominal, last: datetime | None) -> Found:
         """A definition begins with its first nominal time. Only after the store's clock was set

@@ -74,6 +74,7 @@ class _Overlaps:
             yield f"{what} was skipped, and no run of {spec.lock} was unfinished"
         elif skipped and not row.reason:
             yield f"{what} was skipped without a reason"
-        elif not skipped and row.kind is not Kind.BACKFILL:
-            if spec.overlap is Overlap.SKIP and unfinished:
-                yield f"{what} was fired, while runs {unfinished} of {spec.lock} were unfinished"
+        elif skipped or row.kind is Kind.BACKFILL or spec.overlap is not Overlap.SKIP:
+            return
+        elif unfinished:
+            yield f"{what} was fired, while runs {unfinished} of {spec.lock} were unfinished"

@@ -10,7 +10,7 @@ catch-up     `latest`: the latest that was due is fired, those before it are one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tenure import triggers
 from tenure.model import CatchUp, Firing, Kind, Occurrence, OccurrenceState, Schedule
@@ -22,7 +22,7 @@ from tenure.testing.simulation.history import END, OCCURRENCE, STORE, Call, Even
 SLACK = timedelta(seconds=0.1)
 """A look goes so far ahead, and the moment of what comes then is not known here exactly."""
 Found = Iterator[tuple[str, str]]
-_UNKNOWN = datetime.min
+_UNKNOWN = datetime.min.replace(tzinfo=UTC)
 
 
 def check_plans(history: History) -> Iterator[Violation]:
@@ -95,7 +95,10 @@ class _Plans:
         if firing.version != schedule.version or not schedule.active:
             yield "as planned", f"{show(schedule)} was fired as of version {firing.version}"
         elif known not in (_UNKNOWN, firing.expected):
-            yield "as planned", f"{schedule.name} was fired at {show(firing.expected)}, not {show(known)}"
+            yield (
+                "as planned",
+                f"{schedule.name} was fired at {show(firing.expected)}, not {show(known)}",
+            )
 
 
 def _caught_up(
