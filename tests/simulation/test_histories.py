@@ -7,8 +7,8 @@ import pytest
 from tenure.testing.simulation import check, simulate
 from tenure.testing.simulation.summary import Summary
 
-HISTORIES = {"memory": 800, "sqlite": 200}
-CHUNK = {"memory": 50, "sqlite": 20}
+HISTORIES = {"memory": 700, "sqlite": 200}
+CHUNK = {"memory": 50, "sqlite": 10}
 CHUNKS = [
     (store, first) for store, many in HISTORIES.items() for first in range(0, many, CHUNK[store])
 ]

@@ -158,7 +158,7 @@ def _within(source: Random, fault: Fault) -> Fault:
     """Some crashes happen in the middle of a transaction."""
     if fault.kind != "crash" or source.random() < 0.5:
         return fault
-    op = source.choice(list(_STATEMENTS))
+    op = source.choice([*_STATEMENTS, "fire", "fire", "claim"])
     when = f"at statement {source.randint(1, _STATEMENTS[op])} of"
     return replace(fault, trap=(op, when))
 
