@@ -156,4 +156,7 @@ def _accounted(trigger: triggers.Trigger, old: Schedule) -> datetime:
         last = trigger.latest(old.next_nominal - _INSTANT)
     if last is None and isinstance(trigger, Every) and not trigger.from_start:
         last = trigger.anchor  # where the plan before it had come to
-    return last or old.updated_at
+    began = old.updated_at  # at the latest: a trigger of the calendar does not say when
+    if old.next_nominal is not None:
+        began = min(began, old.next_nominal - _INSTANT)
+    return began if last is None else max(last, began)

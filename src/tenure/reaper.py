@@ -69,6 +69,7 @@ class Reaper(Service):
         self._absent_since: dict[str, float] = {}
         self._store_now = store_now
         self._trusts = trusts
+        self._prune_every = min(PRUNE_EVERY, settings.retention)
         self._pruned_at = clock.monotonic()
         self._behind: tuple[float, float] | None = None
         """When it was last known that retention is behind, and by how much."""
@@ -80,7 +81,8 @@ class Reaper(Service):
             return None  # the elector wakes us
         try:
             await self._bury_the_dead(fence)
-            if self.clock.monotonic() - self._pruned_at >= PRUNE_EVERY and await self._prune(fence):
+            due = self.clock.monotonic() - self._pruned_at >= self._prune_every
+            if due and await self._prune(fence):
                 return 0.0
         except Fenced:
             self._deposed(fence)

@@ -105,6 +105,8 @@ class Worker(Service):
             await self._report()  # what keeps claims from landing must not keep results back
         if self.clock.monotonic() >= self._look_at:
             await self._find_lost_claims(node)
+        if self._present() != node:
+            return 0.0  # these answers took too long: it may be believed dead by now
         delay = await self._claim(node)
         return min(delay, max(0.0, self._look_at - self.clock.monotonic()))
 

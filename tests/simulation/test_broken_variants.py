@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from tenure.testing.simulation import SETTINGS, Weather, check, simulate
+from tests.simulation import broken_runs as r
+from tests.simulation import broken_schedules as s
+from tests.simulation import broken_services as n
 from tests.simulation import variants as v
 
 AT_MOST = 200
@@ -16,15 +19,15 @@ LATE = Weather(late=0.1)
 
 VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "renewal does not compare the term": (
-        {"build_backend": v.with_leases(v.RenewsWithoutTerm), "weather": LATE},
+        {"store": v.with_leases(v.RenewsWithoutTerm), "weather": LATE},
         "only its own",
     ),
     "renewal compares nothing": (
-        {"build_backend": v.with_leases(v.RenewsAnybody)},
+        {"store": v.with_leases(v.RenewsAnybody)},
         "trust",
     ),
     "terms start again after a release": (
-        {"build_backend": v.with_leases(v.TermsStartAgain)},
+        {"store": v.with_leases(v.TermsStartAgain)},
         "terms grow",
     ),
     "deadline counted from the reply": (
@@ -34,27 +37,27 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "deadline never comes": ({"build_node": v.NeverGivesUp}, "trust"),
     "fence checked outside of the transaction": (
-        {"build_backend": v.with_schedules(v.FenceBeforeTransaction), "faults": ["pause"]},
+        {"store": v.with_schedules(v.FenceBeforeTransaction), "faults": ["pause"]},
         "old term",
     ),
     "an older term takes office": (
-        {"build_backend": v.with_schedules(v.AnybodyTakesOffice), "faults": ["pause"]},
+        {"store": v.with_schedules(v.AnybodyTakesOffice), "faults": ["pause"]},
         "terms grow",
     ),
     "occurrences without a unique key": (
-        {"build_backend": v.with_schedules(v.NoUniqueOccurrence), "weather": LATE},
+        {"store": v.with_schedules(v.NoUniqueOccurrence), "weather": LATE},
         "accounted once",
     ),
     "occurrences without a unique key: runs": (
-        {"build_backend": v.with_schedules(v.NoUniqueOccurrence), "weather": LATE},
+        {"store": v.with_schedules(v.NoUniqueOccurrence), "weather": LATE},
         "one run",
     ),
     "backfill does not look at what was fired": (
-        {"build_backend": v.with_schedules(v.BackfillsAgain)},
+        {"store": v.with_schedules(v.BackfillsAgain)},
         "one run",
     ),
     "removal leaves the schedule to the leader": (
-        {"build_backend": v.with_schedules(v.FiresTheRemoved)},
+        {"store": v.with_schedules(v.FiresTheRemoved)},
         "removed",
     ),
     "a fixed look-back window": ({"build_node": v.LooksBackThreeSeconds}, "accounted once"),
@@ -64,20 +67,65 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
         "buried alive",
     ),
     "finishing any attempt": (
-        {"build_backend": v.with_runs(v.FinishesAnyAttempt)},
+        {"store": v.with_runs(v.FinishesAnyAttempt)},
         "only its claim",
     ),
-    "lock keys ignored": ({"build_backend": v.with_runs(v.IgnoresLockKeys)}, "lock key"),
+    "lock keys ignored": ({"store": v.with_runs(v.IgnoresLockKeys)}, "lock key"),
     "what is put back goes to the end": (
-        {"build_backend": v.with_runs(v.PutsBackAtTheEnd)},
-        "in order",
+        {"store": v.with_runs(v.PutsBackAtTheEnd)},
+        "queue order",
     ),
     "a retry is overtaken by its queue": (
-        {"build_backend": v.with_runs(v.ForgetsWhoBegan)},
-        "in order",
+        {"store": v.with_runs(v.ForgetsWhoBegan)},
+        "queue order",
     ),
     "releases of other nodes do not count": ({"build_node": v.SeesOnlyItself}, "declared"),
     "lost claims are not looked for": ({"build_node": v.ForgetsLostClaims}, "stuck"),
+    "fence by term only": (
+        {"store": v.with_schedules(s.FencesByTerm), "faults": ["amnesia"]},
+        "one holder per term",
+    ),
+    "firing does not compare the version": (
+        {"store": v.with_schedules(s.FiresAnyVersion), "faults": ["edit"], "weather": LATE},
+        "as planned",
+    ),
+    "firing does not compare the plan": (
+        {"store": v.with_schedules(s.FiresFromAnywhere), "weather": LATE},
+        "as planned",
+    ),
+    "overlap never skips": ({"store": v.with_schedules(s.NeverSkips)}, "overlap"),
+    "overlap always skips": ({"store": v.with_schedules(s.AlwaysSkips)}, "overlap"),
+    "overlap skips what should queue": (
+        {"store": v.with_schedules(s.SkipsTheQueued)},
+        "overlap",
+    ),
+    "last in, first out": ({"store": v.with_runs(r.LastInFirstOut)}, "queue order"),
+    "crashes are not counted": (
+        {"store": v.with_runs(r.CountsNoCrashes), "faults": ["crash"]},
+        "counts",
+    ),
+    "retries are not counted": ({"store": v.with_runs(r.CountsNoRetries)}, "counts"),
+    "what was put back succeeded": (
+        {"store": v.with_runs(r.CallsItSucceeded), "faults": ["stop"]},
+        "outcome",
+    ),
+    "pruning what is young": ({"store": v.with_runs(r.PrunesTheYoung)}, "retention"),
+    "pruning what is unfinished": (
+        {"store": v.with_runs(r.PrunesTheUnfinished)},
+        "retention",
+    ),
+    "pruning what is needed": ({"store": v.with_runs(r.PrunesWhatIsNeeded)}, "retention"),
+    "claims while suspended": (
+        {"build_node": n.ClaimsWhileSuspended, "faults": ["pause", "partition"]},
+        "untrusted",
+    ),
+    "one more than the limit is caught up": ({"build_node": n.CatchesUpOneMore}, "catch-up"),
+    "nothing is too late": ({"build_node": n.CatchesUpLate}, "catch-up"),
+    "the first is caught up, not the latest": ({"build_node": n.CatchesUpTheFirst}, "catch-up"),
+    "no hold at a jump of the clock": (
+        {"build_node": n.HoldsNothing, "faults": ["store clock"]},
+        "hold",
+    ),
 }
 
 

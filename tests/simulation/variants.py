@@ -32,38 +32,42 @@ from tenure.model import (
 from tenure.node import Node
 from tenure.planning import Plan, plan
 from tenure.roster import Roll
-from tenure.testing.simulation.store import HintedLeases, memory_backend
+from tenure.testing.simulation.memory import HintedLeases, InMemory, memory_backend
+from tenure.testing.simulation.store import StoreClock
 
-BuildBackend = Callable[[Clock], MemoryBackend]
+BuildStore = Callable[[StoreClock, bool], InMemory]
 
 # -- stores ---------------------------------------------------------------------------------------
 
 
-def with_leases(kind: type[HintedLeases]) -> BuildBackend:
-    def build(clock: Clock) -> MemoryBackend:
-        backend = memory_backend(clock)
-        backend.leases = kind(clock, backend.wakeups)
-        return backend
+def _with(put: Callable[[MemoryBackend], None]) -> BuildStore:
+    def backend(clock: Clock) -> MemoryBackend:
+        made = memory_backend(clock)
+        put(made)
+        return made
 
-    return build
+    return lambda clock, proofs: InMemory(clock, proofs, backend)
 
 
-def with_schedules(kind: type[MemorySchedules]) -> BuildBackend:
-    def build(clock: Clock) -> MemoryBackend:
-        backend = memory_backend(clock)
+def with_leases(kind: type[HintedLeases]) -> BuildStore:
+    def put(backend: MemoryBackend) -> None:
+        backend.leases = kind(backend.tables.clock, backend.wakeups)
+
+    return _with(put)
+
+
+def with_schedules(kind: type[MemorySchedules]) -> BuildStore:
+    def put(backend: MemoryBackend) -> None:
         backend.schedules = kind(backend.tables)
-        return backend
 
-    return build
+    return _with(put)
 
 
-def with_runs(kind: type[MemoryRuns]) -> BuildBackend:
-    def build(clock: Clock) -> MemoryBackend:
-        backend = memory_backend(clock)
+def with_runs(kind: type[MemoryRuns]) -> BuildStore:
+    def put(backend: MemoryBackend) -> None:
         backend.runs = kind(backend.tables)
-        return backend
 
-    return build
+    return _with(put)
 
 
 class RenewsWithoutTerm(HintedLeases):

@@ -12,7 +12,7 @@ from tenure.model import Fence, Kind, RunState
 from tenure.settings import Settings
 from tenure.tasks import Tasks
 from tenure.testing import FakeClock
-from tenure.triggers import every
+from tenure.triggers import cron, every
 from tests.unit.services import SETTINGS, declarer, names
 from tests.unit.test_elector import Candidate
 from tests.unit.test_keeper import World as KeeperWorld
@@ -182,3 +182,44 @@ async def test_plan_never_goes_back_though_it_is_changed_twice() -> None:
         assert replanned.next_nominal is not None
         assert replanned.next_nominal > last
         clock.advance(1.0)
+
+
+async def test_calendar_plan_never_goes_back_though_it_is_changed_twice() -> None:
+    """Such a trigger does not say from when on it was planned."""
+    clock = FakeClock()  # at midnight
+    backend = MemoryBackend(clock)
+    tasks = Tasks()
+    tasks.declare(print, name="job", trigger=cron("*/5 * * * * *"))
+    await declarer(backend, tasks).declare()
+    clock.advance(5.1)
+    fence = Fence("leader", 1, "ann")
+    await backend.schedules.take_office(fence)
+    world = TickerWorld()
+    ticker = type(world.ticker)(
+        backend.schedules, lambda: fence, world.deposed.append, SETTINGS, clock, world.ticker.facts
+    )
+    await ticker.step()
+    last = max(o.last for o in await backend.schedules.occurrences("job"))
+
+    catalog = Catalog(backend.schedules, tasks, Settings())
+    await catalog.update("job", trigger=cron("*/2 * * * * *"))
+    clock.jump(-4.0)
+    back = await catalog.update("job", trigger=cron("*/5 * * * * *"))
+    assert back.next_nominal == last + timedelta(seconds=5)
+
+
+async def test_node_that_is_lost_while_it_looks_for_claims_asks_for_no_work() -> None:
+    """It had been frozen: others had buried it, and it asked under its old name."""
+    world = WorkerWorld()
+    await world.add()
+    world.store.deaf = {"claim"}
+    await world.step()
+    world.store.deaf = set()
+
+    def lose_presence() -> None:
+        world.node = "reborn"
+
+    world.store.after["claimed"] = lose_presence
+    claims = world.store.calls["claim"]
+    assert await world.step() == 0.0
+    assert world.store.calls["claim"] == claims

@@ -22,6 +22,7 @@ from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.leases import SQLiteLeases
 from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
+from tenure.backends.sqlite.machine import THIS_MACHINE, Machine
 from tenure.backends.sqlite.releases import SQLiteReleases
 from tenure.backends.sqlite.rights import find_obstacle
 from tenure.backends.sqlite.runs import SQLiteRuns
@@ -30,7 +31,6 @@ from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from tenure.model import Finding, Pending
-from tenure.threads import Threads
 
 
 class SQLiteBackend:
@@ -43,15 +43,21 @@ class SQLiteBackend:
     wakeups: SQLiteWakeups
 
     def __init__(
-        self, path: str | Path, *, namespace: str = "default", clock: Clock | None = None
+        self,
+        path: str | Path,
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        machine: Machine = THIS_MACHINE,
     ) -> None:
         self.path = Path(path).absolute()
         self._namespace = namespace
         self._clock = clock or SystemClock()
-        self._for_leases = Connection(self.path, "tenure-leases")
-        self._for_the_rest = Connection(self.path, "tenure-store")
+        self._machine = machine
+        self._for_leases = machine.connection(self.path, "tenure-leases")
+        self._for_the_rest = machine.connection(self.path, "tenure-store")
         self._checkpoints = Checkpoints(
-            Connection(self.path, "tenure-checkpoints"),
+            machine.connection(self.path, "tenure-checkpoints"),
             (self._for_leases, self._for_the_rest),
             self._clock,
         )
@@ -79,11 +85,13 @@ class SQLiteBackend:
             await self._for_the_rest.open(create=migrate)
             await self._migrate(migrate)
             await self._for_leases.open()
-            self._shared_locks = sharedlocks.SharedLocks.take(self.path)
+            self._shared_locks = self._machine.shared_locks(self.path)
             self._lock_file = await self._open_lock_file()
-            self.wakeups = SQLiteWakeups(self._lock_file, self._clock)
+            self.wakeups = self._machine.wakeups(self._lock_file, self._clock)
             shared = (self.wakeups, self._namespace, self._clock)
-            self.leases = SQLiteLeases(self._for_leases, self._lock_file, *shared)
+            self.leases = SQLiteLeases(
+                self._for_leases, self._lock_file, *shared, boot=self._machine.boot
+            )
             await self._checkpoints.open()
         except BaseException:
             await self._close_connections()
@@ -185,9 +193,9 @@ class SQLiteBackend:
 
     async def _open_lock_file(self) -> LockFile:
         # Not on the loop: it may have to wait for a moment, and so may a slow disk.
-        threads = Threads("tenure-lock-file")
+        threads = self._machine.threads("tenure-lock-file")
         try:
-            return await threads.call(LockFile.open, self.path)
+            return await threads.call(self._machine.lock_file, self.path)
         except OSError as error:
             raise StoreUnavailable(
                 f"the lock file {lock_file_of(self.path)} cannot be used: {error.strerror}. It"

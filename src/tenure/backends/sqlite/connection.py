@@ -67,9 +67,17 @@ class _Wait:
 class Connection:
     """One connection, one thread; `read` and `write` run a function on it."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        *,
+        threads: Threads | None = None,
+        factory: type[sqlite3.Connection] = sqlite3.Connection,
+    ) -> None:
         self._path = path
-        self._threads = Threads(name)
+        self._threads = threads or Threads(name)
+        self._factory = factory
         self._connection: sqlite3.Connection | None = None
         self._opened_by = os.getpid()
         self._in_call = threading.Lock()
@@ -172,6 +180,7 @@ class Connection:
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
+                factory=self._factory,
             )
             self._connection.row_factory = sqlite3.Row
         for pragma in _PRAGMAS if create else _PRAGMAS[1:]:

@@ -49,13 +49,14 @@ class SQLiteLeases:
         wakeups: SQLiteWakeups,
         namespace: str,
         clock: Clock,
+        boot: str | None = None,
     ) -> None:
         self._connection = connection
         self._lock_file = lock_file
         self._wakeups = wakeups
         self._namespace = namespace
         self._clock = clock
-        self._boot = clock_domain()
+        self._boot = clock_domain() if boot is None else boot
         self._slot = lock_file.take_slot()
         self._seen: dict[str, _Sighting] = {}
 

@@ -68,6 +68,25 @@ class FiringContract:
         assert await harness.schedules.fire(fence, plan) == Fired(stale=1)
         assert len(await harness.runs.all("a")) == 1
 
+    async def test_firing_of_an_earlier_plan_is_stale(self, harness: Harness) -> None:
+        """Its request was under way for long: the schedule has moved on since, and is due again."""
+        fence = await harness.in_office()
+        schedule = await harness.add("a", overlap=Overlap.ALLOW)
+        first = schedule.next_nominal
+        assert first is not None
+        second, third = first + timedelta(microseconds=1), first + timedelta(microseconds=2)
+        await harness.advance(harness.ttl / 20)
+        await harness.schedules.fire(fence, [firing(schedule, next_nominal=third)])
+        late = [
+            firing(schedule, next_nominal=second),
+            firing(schedule, nominal=second, next_nominal=first + timedelta(days=1)),
+        ]
+        for plan in late:
+            assert await harness.schedules.fire(fence, [plan]) == Fired(stale=1)
+        assert (await harness.the("a")).next_nominal == third
+        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.schedules.occurrences("a")) == 1
+
     async def test_simultaneous_firings_of_one_nominal_fire_once(self, harness: Harness) -> None:
         fence, backends = await harness.in_office(), await harness.backends(4)
         schedule = await harness.add("a", overlap=Overlap.ALLOW)

@@ -96,14 +96,23 @@ class Chaos:
         return self._places.get(fault.target)
 
     def _happen(self, fault: Fault, node: SimulatedNode | None) -> None:
-        whole = fault.kind in ("outage", "store clock", "edit", "evict")
+        whole = fault.kind in ("outage", "store clock", "edit", "evict", "amnesia")
         if not whole and (node is None or not node.alive or node.process.stopped):
+            return
+        if not self._can(fault, node):
             return
         self._tell("*" if whole or node is None else node.name, fault.kind, str(fault))
         if whole:
             self._happen_to_all(fault)
         elif node is not None:
             self._happen_to(fault, node)
+
+    def _can(self, fault: Fault, node: SimulatedNode | None) -> bool:
+        """Some stores neither listen to rumours nor forget."""
+        if fault.kind == "rumour" and node is not None:
+            # A missing connection is no proof: the node may be alive.
+            return self._store.medium.hint(set(node.holders), proof=False)
+        return fault.kind != "amnesia" or self._store.medium.forget_leases()
 
     def _happen_to(self, fault: Fault, node: SimulatedNode) -> None:
         if fault.kind == "crash":
@@ -126,9 +135,7 @@ class Chaos:
         elif fault.kind == "node clock":
             node.clock.wall_offset += fault.detail
         elif fault.kind == "rumour":
-            # A missing connection is no proof: the node may be alive.
-            self._store.hint(set(node.holders), proof=False)
-            self._loop.after(fault.lasts, self._store.unhint)
+            self._loop.after(fault.lasts, self._store.medium.unhint)
 
     def _happen_to_all(self, fault: Fault) -> None:
         if fault.kind == "outage":
@@ -137,7 +144,7 @@ class Chaos:
         elif fault.kind == "store clock":
             self._store.clock.offset += fault.detail
         elif fault.kind == "edit":
-            self._editor.edit()
+            self._editor.edit(fault.detail)
         elif fault.kind == "evict":
             self._editor.evict(LEADERSHIP)
 
@@ -154,7 +161,7 @@ class Chaos:
             self._occupy(place)
 
     def _prove(self, node: SimulatedNode) -> None:
-        self._store.hint(set(node.holders), proof=True)
+        self._store.medium.hint(set(node.holders), proof=True)
 
     def _thaw(self, node: SimulatedNode) -> None:
         if node.process.stopped and node.alive:
@@ -179,7 +186,7 @@ class Chaos:
         self._network.set_weather(CALM)
         self._network.outage = self._network.trap = None
         self._armed.clear()
-        self._store.unhint()
+        self._store.medium.unhint()
         for node in self._places.values():
             node.link.cut, node.link.fading = None, False
             node.thaw(timers_first=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -25,6 +25,7 @@ KINDS = {
     "node clock": 3,
     "rumour": 6,
     "evict": 4,
+    "amnesia": 3,
     "edit": 14,
 }
 """What can happen, and how often each does."""
@@ -39,7 +40,11 @@ _TRAPS = {
     "finish": 1,
     "recover": 1,
     "release": 1,
+    "prune": 1,
 }
+_IN_BETWEEN = (("due", "after"), ("fire", "before"))
+_STATEMENTS = {"fire": 9, "claim": 5, "finish": 3, "acquire": 3, "recover": 3, "prune": 4}
+"""Operations with several statements in one transaction, and about how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Fault:
     lasts: float
     detail: Any = None
     trap: tuple[str, str] | None = None
-    """Wait for this operation, "before" or "after" its execution, of the target or of anybody."""
+    """Wait for this operation, of the target or of anybody: "before" or "after" its execution, or
+    "at statement 3 of" it."""
 
     def __str__(self) -> str:
         whom = "leader" if self.target == LEADER else f"node {self.target}"
@@ -74,13 +80,23 @@ class Plan:
     """Whether deaths can be proven, as on one machine."""
     guard: bool
     """Whether the nodes also contend for a lease without a fence."""
+    retention: float | None
+    """After how many seconds what is finished is cleared away; None: not in this history."""
     rates: list[float]
     wall_offsets: list[float]
     faults: list[Fault] = field(default_factory=list)
 
 
-def draw(source: Random, nodes: int | None = None, kinds: Collection[str] = tuple(KINDS)) -> Plan:
-    """First a stretch of trouble, then a quiet one in which everything must come right."""
+def draw(
+    source: Random,
+    nodes: int | None = None,
+    kinds: Collection[str] = tuple(KINDS),
+    *,
+    embedded: bool = False,
+) -> Plan:
+    """First a stretch of trouble, then a quiet one in which everything must come right.
+
+    `embedded`: each node executes its own requests, in transactions that it can die in."""
     count = nodes or source.choice([2, 3, 3, 3, 3, 4, 5])
     quiet_from = source.uniform(8.0, 16.0)
     plan = Plan(
@@ -88,14 +104,16 @@ def draw(source: Random, nodes: int | None = None, kinds: Collection[str] = tupl
         quiet_from=quiet_from,
         until=quiet_from + QUIET,
         weather=_weather(source),
-        embedded=source.choice([0.0, 0.5, 1.0]),
+        embedded=1.0 if embedded else source.choice([0.0, 0.5, 1.0]),
         hints=source.random() < 0.4,
         guard=source.random() < 0.5,
+        retention=source.choice([None, None, 2.5, 5.0]),
         rates=[source.uniform(0.99, 1.01) for _ in range(count)],
         wall_offsets=[source.choice([0.0, -3600.0, 86_400.0, 0.5]) for _ in range(count)],
     )
     for _ in range(source.randint(2, 8)):
-        plan.faults.append(_fault(source, plan, [kind for kind in KINDS if kind in kinds]))
+        fault = _fault(source, plan, [kind for kind in KINDS if kind in kinds])
+        plan.faults.append(_within(source, fault) if embedded else fault)
     plan.faults.sort(key=lambda fault: fault.at)
     return plan
 
@@ -130,7 +148,19 @@ def _fault(source: Random, plan: Plan, kinds: list[str]) -> Fault:
         op = source.choices(list(_TRAPS), list(_TRAPS.values()))[0]
         trap = op, source.choice(["before", "after"])
         lasts = source.uniform(0.5, 6.0)
+    if kind == "edit" and source.random() < 0.4:
+        # Of what is about to be fired: it was planned as it was before.
+        return Fault(at, kind, LEADER, lasts, "policy", source.choice(_IN_BETWEEN))
     return Fault(at, kind, target, lasts, _detail(source, kind), trap)
+
+
+def _within(source: Random, fault: Fault) -> Fault:
+    """Some crashes happen in the middle of a transaction."""
+    if fault.kind != "crash" or source.random() < 0.5:
+        return fault
+    op = source.choice([*_STATEMENTS, "fire", "fire", "claim"])
+    when = f"at statement {source.randint(1, _STATEMENTS[op])} of"
+    return replace(fault, trap=(op, when))
 
 
 def _detail(source: Random, kind: str) -> Any:

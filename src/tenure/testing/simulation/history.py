@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from tenure.model import Grant, LeaseRecord, RunRecord, Schedule
+from tenure.model import Grant, LeaseRecord, Result, RunRecord, Schedule
 from tenure.settings import Settings
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -20,6 +20,9 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 STORE, FACT, FAULT, NETWORK = "store", "fact", "fault", "network"
 OCCURRENCE, RUN, TRUST, BODY, END = "occurrence", "run", "trust", "body", "end"
+PRUNED = "pruned"
+ASKS = "asks for work"
+"""What a node does when it sends a claim."""
 EDITOR = "editor"
 """Who changes schedules from outside."""
 
@@ -34,6 +37,16 @@ class Call(NamedTuple):
     error: Exception | None
     clock: datetime
     """What the store's clock said."""
+
+    def result_of(self, claim: RunRecord) -> Result | None:
+        """What this call reported of this claim, if anything."""
+        results: Iterable[Result] = ()
+        if self.op == "finish":
+            results = self.args[0]
+        elif self.op == "claim" and len(self.args) > 3:
+            results = self.args[3]
+        mine = claim.id, claim.claim, claim.node
+        return next((r for r in results if (r.run_id, r.claim, r.node) == mine), None)
 
 
 class Event(NamedTuple):
@@ -55,6 +68,8 @@ class History:
 
     seed: int
     settings: Settings
+    store: str = "memory"
+    """What it was kept in."""
     quiet_from: float = 0.0
     """When the last fault ended and everything was put right."""
     until: float = 0.0

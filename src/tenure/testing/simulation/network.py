@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from tenure.backends.base import LeaseStore, ReleaseStore, RunStore, ScheduleStore, Wakeups
 from tenure.errors import StoreUnavailable
-from tenure.testing.simulation.history import NETWORK, Call, History
+from tenure.testing.simulation.history import ASKS, NETWORK, Call, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
-from tenure.testing.simulation.store import SimulatedStore
+from tenure.testing.simulation.store import Crashed, SimulatedStore
 
 FASTEST, USUAL = 0.0002, 0.004
 LATEST = 3.0
@@ -71,19 +71,19 @@ class Link:
 
 
 class _Request:
-    __slots__ = ("answer", "args", "embedded", "fate", "kwargs", "link", "op", "store")
+    __slots__ = ("answer", "args", "embedded", "fate", "kwargs", "link", "op", "part")
 
     def __init__(
         self,
         link: Link,
-        store: Any,
+        part: str,
         op: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         answer: asyncio.Future[Any],
     ) -> None:
         self.link = link
-        self.store = store
+        self.part = part
         self.op = op
         self.args = args
         self.kwargs = kwargs
@@ -124,26 +124,34 @@ class Network:
             self._mishaps.append((upto, name))
 
     def leases(self, link: Link) -> LeaseStore:
-        return cast(LeaseStore, _Proxy(self, link, self._store.leases))
+        return cast(LeaseStore, _Proxy(self, link, "leases"))
 
     def schedules(self, link: Link) -> ScheduleStore:
-        return cast(ScheduleStore, _Proxy(self, link, self._store.schedules))
+        return cast(ScheduleStore, _Proxy(self, link, "schedules"))
 
     def releases(self, link: Link) -> ReleaseStore:
-        return cast(ReleaseStore, _Proxy(self, link, self._store.releases))
+        return cast(ReleaseStore, _Proxy(self, link, "releases"))
 
     def runs(self, link: Link) -> RunStore:
-        return cast(RunStore, _Proxy(self, link, self._store.runs))
+        return cast(RunStore, _Proxy(self, link, "runs"))
 
     def wakeups(self, link: Link) -> Wakeups:
-        return _Wakeups(self, link, self._store.wakeups)
+        return _Wakeups(self, link)
 
     def call(
-        self, link: Link, store: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, link: Link, part: str, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> asyncio.Future[Any]:
-        request = _Request(link, store, op, args, kwargs, self._loop.create_future())
+        request = _Request(link, part, op, args, kwargs, self._loop.create_future())
+        if op == "claim":
+            # Whether its node may is decided when it asks, however late that comes to the store.
+            self._store.observe()
+            self._history.add(self._loop.now, link.name, NETWORK, ASKS, args[0])
         self._send(request)
         return request.answer
+
+    def subscribe(self, link: Link, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
+        backend = self._store.medium.of(link.process)
+        return backend.wakeups.subscribe(topic, lambda: self.wake(link, callback))
 
     def wake(self, link: Link, callback: Callable[[], None]) -> None:
         """Hints travel too, and get lost."""
@@ -192,24 +200,38 @@ class Network:
         self._execute(request)
 
     def _execute(self, request: _Request) -> None:
-        operation = getattr(request.store, request.op)(*request.args, **request.kwargs)
+        store = getattr(self._store.medium.of(request.link.process), request.part)
+        operation = getattr(store, request.op)(*request.args, **request.kwargs)
         self._advance(request, operation, None)
 
     def _advance(self, request: _Request, operation: Any, _: object) -> None:
         """The stores of the simulation do all their work at one instant. A broken one in a test
         may wait in between; then it goes on from here."""
         result, error = None, None
+        medium, link = self._store.medium, request.link
+        if self.trap is not None:
+            medium.watch = lambda number: self._within(link, request.op, number)
         try:
             waits_for = operation.send(None)
         except StopIteration as done:
             result = done.value
+        except Crashed:
+            return
         except Exception as raised:  # noqa: BLE001 - it is the answer
             error = raised
         else:
             waits_for._asyncio_future_blocking = False
             waits_for.add_done_callback(lambda done: self._advance(request, operation, done))
             return
+        finally:
+            medium.watch = None
         self._executed(request, result, error)
+
+    def _within(self, link: Link, op: str, number: int) -> None:
+        if self.trap is not None:
+            self.trap(link, op, f"at statement {number} of")
+        if link.process.dead:
+            raise Crashed
 
     def _executed(self, request: _Request, result: Any, error: Exception | None) -> None:
         link, fate = request.link, request.fate
@@ -249,29 +271,28 @@ class Network:
 
 
 class _Proxy:
-    """A store, as one client reaches it. Every method becomes a call; `tenure.backends.base` says
-    which there are."""
+    """A part of the store, as one client reaches it. Every method becomes a call;
+    `tenure.backends.base` says which there are."""
 
-    def __init__(self, network: Network, link: Link, store: Any) -> None:
+    def __init__(self, network: Network, link: Link, part: str) -> None:
         self._network = network
         self._link = link
-        self._store = store
+        self._part = part
 
     def __getattr__(self, op: str) -> Any:
-        network, link, store = self._network, self._link, self._store
+        network, link, part = self._network, self._link, self._part
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await network.call(link, store, op, args, kwargs)
+            return await network.call(link, part, op, args, kwargs)
 
         setattr(self, op, call)
         return call
 
 
 class _Wakeups:
-    def __init__(self, network: Network, link: Link, wakeups: Wakeups) -> None:
+    def __init__(self, network: Network, link: Link) -> None:
         self._network = network
         self._link = link
-        self._wakeups = wakeups
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._wakeups.subscribe(topic, lambda: self._network.wake(self._link, callback))
+        return self._network.subscribe(self._link, topic, callback)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from dataclasses import replace
 from random import Random
 
-from tenure.backends.memory import MemoryBackend
-from tenure.clock import Clock
 from tenure.node import Node
 from tenure.settings import Settings
 from tenure.tasks import Tasks
@@ -16,9 +15,11 @@ from tenure.testing.simulation.chaos import Chaos
 from tenure.testing.simulation.faults import KINDS, Plan, draw, roll_out
 from tenure.testing.simulation.history import END, TRUST, History
 from tenure.testing.simulation.loop import SimulationLoop
+from tenure.testing.simulation.memory import InMemory
 from tenure.testing.simulation.network import Network, Weather
 from tenure.testing.simulation.node import BuildNode, SimulatedNode
-from tenure.testing.simulation.store import SimulatedStore, memory_backend
+from tenure.testing.simulation.sqlite import OnSQLite
+from tenure.testing.simulation.store import BuildMedium, SimulatedStore, StoreClock
 from tenure.testing.simulation.workload import Editor, Workload, random_releases
 
 SETTINGS = Settings(
@@ -35,8 +36,11 @@ SETTINGS = Settings(
     backoff=0.2,
     jump_limit=5.0,
     jump_hold=3.0,
+    max_crashes=2,
 )
 """Short times, so that much happens in half a minute."""
+
+STORES: dict[str, BuildMedium] = {"memory": InMemory, "sqlite": OnSQLite}
 
 
 def simulate(
@@ -46,25 +50,31 @@ def simulate(
     faults: Collection[str] = tuple(KINDS),
     weather: Weather | None = None,
     workload: Workload = random_releases,
-    settings: Settings = SETTINGS,
+    settings: Settings | None = None,
     build_node: BuildNode = Node,
-    build_backend: Callable[[Clock], MemoryBackend] = memory_backend,
+    store: str | BuildMedium = "memory",
 ) -> History:
     """The history of a cluster with all the faults that this seed holds. No real time passes.
 
     `check` says whether it kept the promises. `workload` makes the tasks, yours for example;
     `faults` names the kinds of faults that may happen, `weather` says how unreliable the network
-    is meanwhile; both are drawn from the seed unless given.
+    is meanwhile; both are drawn from the seed unless given. `store` is "memory" or "sqlite".
     """
     collecting = gc.isenabled()
     # A history is short and makes little garbage that is not freed at once: looking for it over
     # and over costs a fifth of the time, looking once does not.
     gc.disable()
     try:
-        plan = draw(_source(seed, "plan"), nodes, faults)
+        build = STORES[store] if isinstance(store, str) else store
+        embedded = isinstance(build, type) and issubclass(build, OnSQLite)
+        plan = draw(_source(seed, "plan"), nodes, faults, embedded=embedded)
         if weather is not None:
             plan.weather = weather
-        return Simulation(seed, plan, faults, workload, settings, build_node, build_backend).run()
+        if settings is None:
+            settings = SETTINGS
+            if plan.retention is not None:
+                settings = replace(settings, retention=plan.retention)
+        return Simulation(seed, plan, faults, workload, settings, build_node, build).run()
     finally:
         gc.collect(0)
         if collecting:
@@ -90,15 +100,15 @@ class Simulation:
         workload: Workload,
         settings: Settings,
         build_node: BuildNode,
-        build_backend: Callable[[Clock], MemoryBackend],
+        build_medium: BuildMedium,
     ) -> None:
         network, tasks, edits, chaos, rollouts = (_source(seed, part) for part in _PARTS)
         self.plan = plan
-        self.history = History(
-            seed, settings, quiet_from=self.plan.quiet_from, until=self.plan.until
-        )
         self.loop = SimulationLoop()
-        self.store = SimulatedStore(self.loop, self.history, build_backend)
+        clock = StoreClock(self.loop)
+        medium = build_medium(clock, plan.hints)
+        self.history = History(seed, settings, medium.name, plan.quiet_from, plan.until)
+        self.store = SimulatedStore(self.loop, self.history, clock, medium)
         self.network = Network(self.loop, self.store, self.history, network, self.plan.embedded)
         self._settings = settings
         made = workload(tasks)
@@ -128,13 +138,14 @@ class Simulation:
         finally:
             self.history.closed = True
             self.loop.close()
+            self.store.medium.close()
         return self.history
 
     async def _main(self) -> None:
         self.chaos.begin()
         await asyncio.sleep(self.plan.until)  # noqa: TID251 - virtual
         self._observe()
-        self.history.add(self.loop.now, "*", END, "schedules", self.store.final_state())
+        self.history.add(self.loop.now, "*", END, "schedules", self.store.medium.state())
         living = {n.name: n.holders for n in self.chaos.nodes if n.alive}
         self.history.add(self.loop.now, "*", END, "living", living)
         code = {n.name: n.code for n in self.chaos.nodes}

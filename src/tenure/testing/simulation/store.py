@@ -1,24 +1,26 @@
-"""The store of a simulated cluster: one memory backend, its clock, and a record of every write."""
+"""The store of a simulated cluster: its clock, and a record of all that changes in it.
+
+What it is kept in is a *medium*: the memory of this process, or a SQLite file.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
-from tenure.backends.memory import MemoryBackend
-from tenure.backends.memory.leases import MemoryLeases
-from tenure.clock import Clock
-from tenure.model import RunRecord, RunState
-from tenure.testing.simulation.history import EPOCH, OCCURRENCE, RUN, STORE, Call, History
-from tenure.testing.simulation.loop import SimulationLoop
+from tenure.backends.base import Backend
+from tenure.testing.simulation.history import EPOCH, STORE, Call, History
+from tenure.testing.simulation.loop import Process, SimulationLoop
 
 _TABLE_OPS = frozenset(
-    {"fire", "change", "run_now", "backfill", "remove", "claim", "finish", "recover"}
+    {"fire", "change", "run_now", "backfill", "remove", "claim", "finish", "recover", "prune"}
 )
 _TRUST_OPS = frozenset({"acquire", "release", "take_office", "fire", "claim", "recover"})
+
+Row = tuple[str, str, Any]
+"""Its kind (of the history), what became of it, and the row itself."""
 
 
 class StoreClock:
@@ -39,7 +41,8 @@ class StoreClock:
         return self._loop.now
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)  # noqa: TID251 - on this loop it is virtual
+        if seconds > 0:  # a store has no others to whom it could give a turn
+            await asyncio.sleep(seconds)  # noqa: TID251 - on this loop it is virtual
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
         raise NotImplementedError("a store does not wait")
@@ -48,54 +51,61 @@ class StoreClock:
         raise NotImplementedError("a store does not block")
 
 
-class HintedLeases(MemoryLeases):
-    """Leases with hints. A rumour of death ends fenced leases only; a proof ends all."""
+class Medium(Protocol):
+    """What the store of a history is kept in."""
 
-    def __init__(self, clock: Clock, wakeups: Any) -> None:
-        super().__init__(clock, wakeups)
-        self.rumoured: set[str] = set()
-        self.dead: set[str] = set()
+    name: str
+    watch: Callable[[int], None] | None
+    """Called before each statement of a transaction, with its number; where there are statements.
+    What it raises rolls the transaction back."""
 
-    def _live(self, lease: Any) -> bool:
-        if not super()._live(lease):
-            return False
-        holder = lease.holder.id
-        return holder not in self.dead and not (lease.fenced and holder in self.rumoured)
+    def of(self, process: Process) -> Backend:
+        """The store as this process has it."""
+        ...
 
-    async def suspect(self, record: Any) -> bool:
-        return record.holder in self.dead or (record.fenced and record.holder in self.rumoured)
+    def changes(self, op: str) -> Iterable[Row]:
+        """What this operation, which was just executed, has changed: occurrences, then runs."""
+        ...
+
+    def state(self) -> dict[str, list[Any]]:
+        """All schedules and runs."""
+        ...
+
+    def hint(self, holders: set[str], *, proof: bool) -> bool:
+        """Let it be rumoured, or proven, that these holders are dead; False if that cannot be."""
+        ...
+
+    def unhint(self) -> None:
+        """All rumours have ended."""
+        ...
+
+    def forget_leases(self) -> bool:
+        """As a Redis that was restarted empty; False if leases are kept with all the rest."""
+        ...
+
+    def close(self) -> None: ...
 
 
-def memory_backend(clock: Clock) -> MemoryBackend:
-    """The backend that simulations use unless they are given another."""
-    backend = MemoryBackend(clock)
-    backend.leases = HintedLeases(clock, backend.wakeups)
-    return backend
+BuildMedium = Callable[[StoreClock, bool], Medium]
+"""Called with the store's clock, and whether deaths can be proven."""
+
+
+class Crashed(BaseException):
+    """The process that executed this died in the middle of it."""
 
 
 class SimulatedStore:
     """Records what every executed operation changed."""
 
     def __init__(
-        self,
-        loop: SimulationLoop,
-        history: History,
-        build: Callable[[Clock], MemoryBackend] = memory_backend,
+        self, loop: SimulationLoop, history: History, clock: StoreClock, medium: Medium
     ) -> None:
-        self.clock = StoreClock(loop)
         self._loop = loop
         self._history = history
-        self._backend = build(self.clock)
-        self._tables = self._backend.tables
-        self._runs: dict[int, RunRecord] = {}
-        self._occurrences = 0
+        self.clock = clock
+        self.medium = medium
         self.observe: Callable[[], None] = lambda: None
         """Called at every operation that matters for who trusts which lease."""
-        self.leases = self._backend.leases
-        self.schedules = self._backend.schedules
-        self.releases = self._backend.releases
-        self.runs = self._backend.runs
-        self.wakeups = self._backend.wakeups
 
     def executed(self, source: str, call: Call, fate: str) -> None:
         """Write down an operation and all rows that it changed."""
@@ -103,36 +113,7 @@ class SimulatedStore:
         what = f"{call.op} ({fate.replace('_', ' ')})" if fate else call.op
         history.add(at, source, STORE, what, call)
         if call.op in _TABLE_OPS:
-            self._record_rows(at, source)
+            for kind, became, row in self.medium.changes(call.op):
+                history.add(at, source, kind, became, row)
         if call.op in _TRUST_OPS:
             self.observe()
-
-    def hint(self, holders: set[str], *, proof: bool) -> None:
-        """Let it be rumoured, or proven, that these holders are dead."""
-        leases = self.leases
-        if isinstance(leases, HintedLeases):
-            (leases.dead if proof else leases.rumoured).update(holders)
-
-    def unhint(self) -> None:
-        if isinstance(self.leases, HintedLeases):
-            self.leases.rumoured.clear()
-
-    def final_state(self) -> dict[str, Any]:
-        return {
-            "schedules": list(self._tables.schedules.values()),
-            "runs": list(self._tables.runs.values()),
-        }
-
-    def _record_rows(self, at: float, source: str) -> None:
-        occurrences = self._tables.occurrences
-        if len(occurrences) != self._occurrences:
-            for row in islice(occurrences.values(), self._occurrences, None):
-                self._history.add(at, source, OCCURRENCE, row.state, row)
-            self._occurrences = len(occurrences)
-        # Rows are replaced when they change, never altered: identity tells.
-        changed = [run for run in self._tables.runs.values() if self._runs.get(run.id) is not run]
-        # Results are recorded before runs are claimed, and may free their lock keys.
-        changed.sort(key=lambda run: run.state is RunState.CLAIMED)
-        for run in changed:
-            self._runs[run.id] = run
-            self._history.add(at, source, RUN, run.state, run)

@@ -15,8 +15,9 @@ from tenure.tasks import Policy, Run, Tasks
 from tenure.testing.simulation.history import EDITOR, EPOCH, FAULT, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.network import Link, Network
-from tenure.triggers import every
+from tenure.triggers import Trigger, cron, every
 
+INTERVALS = (1, 1.5, 2, 3, 5)
 EDITS = ("pause", "pause", "trigger", "policy", "run_now", "run_now", "add", "add", "backfill")
 
 Workload = Callable[[Random], Tasks | Sequence[Tasks]]
@@ -34,8 +35,7 @@ def random_releases(source: Random) -> list[Tasks]:
     changed, dropped = source.sample(sorted(task.name for task in first), 2)
     for task in first:
         if task.name == changed:
-            other = every(seconds=source.choice([1, 1.5, 2, 3, 5]))
-            second._put(replace(task, trigger=other))
+            second._put(replace(task, trigger=_trigger(source, source.choice(INTERVALS))))
         elif task.name != dropped or source.random() < 0.4:
             second._put(task)
     if source.random() < 0.4:
@@ -47,11 +47,11 @@ def random_tasks(source: Random) -> Tasks:
     """A few short tasks with various policies: the workload unless you give your own."""
     tasks = Tasks()
     for number in range(source.randint(2, 4)):
-        interval = source.choice([1, 1.5, 2, 3, 5])
+        interval = source.choice(INTERVALS)
         overlap = source.choice(["skip", "queue", "allow"])
         tasks.declare(
             _task(source, longest=interval * source.choice([0.05, 0.2, 0.4])),
-            trigger=every(seconds=interval),
+            trigger=_trigger(source, interval),
             name=f"task{number + 1}",
             policy={
                 "overlap": overlap,
@@ -65,6 +65,14 @@ def random_tasks(source: Random) -> Tasks:
             },
         )
     return tasks
+
+
+def _trigger(source: Random, interval: float, jitter: float = 0) -> Trigger:
+    """Counted from when it was stored; or by the calendar, where different ones often agree on
+    the next time."""
+    if interval != int(interval) or source.random() < 0.65:
+        return every(seconds=interval, jitter=jitter)
+    return cron(f"*/{interval} * * * * *", jitter=jitter)
 
 
 def _task(source: Random, longest: float) -> Callable[..., object]:
@@ -104,24 +112,24 @@ class Editor:
         self._catalog = Catalog(network.schedules(link), releases[0], settings)
         self._count = 0
 
-    def edit(self) -> None:
+    def edit(self, what: str | None = None) -> None:
         """A few at once: people do not wait for each other."""
         for _ in range(self._source.randint(1, 3)):
-            self._loop.spawn(self._process, self._edit())
+            self._loop.spawn(self._process, self._edit(what or self._source.choice(EDITS)))
 
     def evict(self, name: str) -> None:
         """What an operator may do."""
         self._loop.spawn(self._process, self._guarded(self._leases.evict(name, "evicted")))
 
-    async def _edit(self) -> None:
+    async def _edit(self, what: str) -> None:
         source, catalog = self._source, self._catalog
-        name, what = source.choice(self._names), source.choice(EDITS)
+        name = source.choice(self._names)
         self._history.add(self._loop.now, EDITOR, FAULT, what, name)
         self._count += 1
         if what == "run_now":
             await self._guarded(catalog.run_now(name, f"key {self._count // 2}"))
         elif what == "trigger":
-            trigger = every(seconds=source.choice([1, 2, 2.5]))
+            trigger = _trigger(source, source.choice([1, 2, 2.5, 4]))
             await self._guarded(catalog.update(name, trigger=trigger))
         elif what == "policy":
             await self._guarded(catalog.update(name, priority=source.randint(0, 3)))
@@ -147,7 +155,7 @@ class Editor:
         """One that no code declares; some are removed again. Each has a name of its own: whoever
         adds a name anew begins a new account."""
         source = self._source
-        trigger = every(seconds=source.choice([1.5, 3]), jitter=source.choice([0, 0, 1.2]))
+        trigger = _trigger(source, source.choice([1.5, 3]), source.choice([0, 0, 1.2]))
         policy = Policy.parse(
             name,
             {

@@ -109,8 +109,10 @@ WITH office AS (
     WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
       AND holder = %(holder)s
 ), old AS (
+    -- Its occurrence goes with it, and is as old as the run: if the clock was set back, older than its end.
     SELECT id, schedule_uid, kind, key, greatest(finished_at, nominal) AS ended FROM {schema}.run
     WHERE finished_at IS NOT NULL AND finished_at < now() - make_interval(secs => %(older_than)s)
+      AND created_at < now() - make_interval(secs => %(older_than)s)
       AND namespace = %(namespace)s AND EXISTS (SELECT 1 FROM office)
     ORDER BY finished_at LIMIT %(limit)s
 ), runs AS (

@@ -102,11 +102,13 @@ SET state = 'lost', crashes = crashes + 1, finished_at = :now, error = :error
 WHERE namespace = :namespace AND state = 'claimed' AND node = :node;
 
 -- name: finished
+-- Its occurrence goes with it, and is as old as the run: if the clock was set back, older than its end.
 -- With when it ended, or its nominal time if the clock was set back in between.
 SELECT id, max(finished_at, CASE typeof(nominal) WHEN 'integer' THEN nominal ELSE 0 END) AS ended,
     schedule_uid, kind, key
 FROM tenure_run
-WHERE finished_at IS NOT NULL AND finished_at < :before AND namespace = :namespace
+WHERE finished_at IS NOT NULL AND finished_at < :before AND created_at < :before
+  AND namespace = :namespace
 ORDER BY finished_at LIMIT :limit;
 
 -- name: note_pruned

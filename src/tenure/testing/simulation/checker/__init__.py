@@ -9,22 +9,36 @@ from __future__ import annotations
 
 from tenure.testing.simulation.checker.leases import check_leases
 from tenure.testing.simulation.checker.occurrences import check_occurrences
+from tenure.testing.simulation.checker.outcomes import check_outcomes
+from tenure.testing.simulation.checker.overlaps import check_overlaps
+from tenure.testing.simulation.checker.plans import check_plans
+from tenure.testing.simulation.checker.queues import check_queues
 from tenure.testing.simulation.checker.recovery import check_recovery
 from tenure.testing.simulation.checker.releases import check_releases
+from tenure.testing.simulation.checker.retention import check_retention
 from tenure.testing.simulation.checker.runs import check_runs
+from tenure.testing.simulation.checker.trust import check_trust
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import History
 
 __all__ = ["Violation", "check"]
 
+_INVARIANTS = (
+    check_leases,
+    check_occurrences,
+    check_plans,
+    check_overlaps,
+    check_runs,
+    check_queues,
+    check_outcomes,
+    check_trust,
+    check_retention,
+    check_recovery,
+    check_releases,
+)
+
 
 def check(history: History) -> list[Violation]:
     """All promises that this history broke, in the order of time."""
-    found = [
-        *check_leases(history),
-        *check_occurrences(history),
-        *check_runs(history),
-        *check_recovery(history),
-        *check_releases(history),
-    ]
+    found = [violation for invariants in _INVARIANTS for violation in invariants(history)]
     return sorted(found, key=lambda violation: violation.place)

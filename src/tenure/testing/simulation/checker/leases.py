@@ -33,18 +33,24 @@ class _Leases:
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
         self._current: dict[str, tuple[str, int] | None] = {}
-        self._holders: dict[tuple[str, int], str] = {}
+        self._holders: dict[tuple[str, int], list[str]] = {}
+        self._granted: dict[tuple[str, int], list[str]] = {}
+        """The same, whatever the store of the leases has forgotten."""
         self._offices: dict[str, Fence] = {}
         self._fenced: set[str] = set()
         self._hinted = False
-        """A rumour or an eviction ends a fenced lease while its holder still trusts it: there it
-        is the fence that counts."""
+        """A rumour, an eviction or a store that forgot ends a fenced lease while its holder still
+        trusts it: there it is the fence that counts."""
 
     def see(self, event: Event) -> Found:
         if event.kind == TRUST:
             yield from self._trust(event.detail)
         elif event.kind == FAULT:
-            self._hinted |= event.what in ("rumour", "evict")
+            self._hinted |= event.what in ("rumour", "evict", "amnesia")
+            if event.what == "amnesia":  # terms begin anew; only the office remembers them
+                self._last.clear()
+                self._current.clear()
+                self._holders.clear()
         elif event.detail.error is None:
             yield from self._store(event.detail)
 
@@ -59,6 +65,8 @@ class _Leases:
             self._current[call.args[0].name] = None
         elif call.op == "evict" and isinstance(call.result, LeaseRecord):
             self._current[call.result.name] = None
+        elif call.op == "forget" and call.result:
+            self._forget(call.args[0])
         elif call.op == "take_office" and call.result:
             yield from self._took_office(call.args[0])
         elif call.op in _FENCED_WRITES:
@@ -71,12 +79,21 @@ class _Leases:
         if grant.term <= last:
             yield "terms grow", f"{grant} was granted after term {last}"
         self._last[grant.name] = max(last, grant.term)
-        known = self._holders.setdefault((grant.name, grant.term), grant.holder)
-        if known != grant.holder:
+        known = self._holders.setdefault((grant.name, grant.term), [])
+        if known and grant.holder not in known:
             yield "one holder per term", f"{grant} was granted, and the same term to {known}"
+        known.append(grant.holder)
+        self._granted.setdefault((grant.name, grant.term), []).append(grant.holder)
         self._current[grant.name] = grant.holder, grant.term
         if fenced:
             self._fenced.add(grant.name)
+
+    def _forget(self, prefix: str) -> None:
+        """Which of these names, the store does not say: names that never come back."""
+        for name in [name for name in self._last if name.startswith(prefix)]:
+            del self._last[name]
+        for name, term in [key for key in self._holders if key[0].startswith(prefix)]:
+            del self._holders[name, term]
 
     def _only_its_own(self, grant: Grant, done: str) -> Found:
         current = self._current.get(grant.name)
@@ -89,8 +106,8 @@ class _Leases:
             yield "terms grow", f"{fence} took office after {office}"
         if office is not None and fence.term == office.term and fence.holder != office.holder:
             yield "one holder per term", f"{fence} took office beside {office}"
-        granted = self._holders.get((fence.scope, fence.term))
-        if granted != fence.holder:
+        granted = self._granted.get((fence.scope, fence.term), [])
+        if fence.holder not in granted:
             yield "one holder per term", f"{fence} took office, the term was granted to {granted}"
         self._offices[fence.scope] = fence
 

@@ -6,7 +6,8 @@
     removed          nothing more comes of a schedule that was removed
     manual once      the same key of `run_now` is the same run
 
-The nominal times of `every` are enumerated here, from the stored JSON and by plain arithmetic.
+The nominal times of `every` are enumerated here, from the stored JSON and by plain arithmetic;
+those of `cron` by the trigger itself, whose arithmetic has tests of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tenure.testing.simulation.history import (
     END,
     EPOCH,
     OCCURRENCE,
+    PRUNED,
     STORE,
     Call,
     Event,
@@ -36,7 +38,7 @@ Found = Iterator[tuple[str, str]]
 
 def check_occurrences(history: History) -> Iterator[Violation]:
     model = _Accounts()
-    for place, event in history.of(STORE, OCCURRENCE, END):
+    for place, event in history.of(STORE, OCCURRENCE, PRUNED, END):
         for invariant, text in model.see(event):
             yield Violation(invariant, text, place, history)
 
@@ -44,15 +46,16 @@ def check_occurrences(history: History) -> Iterator[Violation]:
 class _Nominal:
     """The nominal times of one definition."""
 
-    def __init__(self, trigger: str) -> None:
+    def __init__(self, trigger: str, begin: datetime) -> None:
+        """`begin`: from where it was planned, if it does not say so itself."""
         data = json.loads(trigger)
-        self.anchor = datetime.fromisoformat(data["anchor"])
+        self.anchor = datetime.fromisoformat(data["anchor"]) if "anchor" in data else begin
         self._trigger = None if data.get("seconds") else triggers.load(trigger)
         self._step = timedelta(seconds=data.get("seconds") or 0)
         self.first = self.anchor if data.get("from_start") else self.after(self.anchor)
 
     def after(self, moment: datetime) -> datetime:
-        if self._trigger is not None:  # of the calendar: its arithmetic has tests of its own
+        if self._trigger is not None:
             following = self._trigger.next(moment)
             return (
                 following if following is not None else datetime.max.replace(tzinfo=moment.tzinfo)
@@ -79,6 +82,9 @@ class _Accounts:
         self._accounts: dict[int, _Account] = {}
         self._removed: set[int] = set()
         self._replanned: list[Schedule] = []
+        self._planner = ""
+        self._read: dict[str, list[datetime]] = {}
+        """What the store's clock said when it was asked, by whom: plans begin there."""
         self._said: dict[tuple[str, int, datetime], datetime] = {}
         """What the store's clock said when it told a node that this plan of a schedule is due. A
         firing may rest on that, even if the clock was set back before it landed."""
@@ -90,6 +96,9 @@ class _Accounts:
     def see(self, event: Event) -> Found:
         if event.kind == OCCURRENCE:
             yield from self._occurred(event.source, event.detail)
+            return
+        if event.kind == PRUNED:
+            self._pruned(event.detail)
             return
         # Rows that close the account of an old definition come right after its change.
         yield from self._open_accounts()
@@ -109,8 +118,11 @@ class _Accounts:
             for due in call.result.schedules:
                 plan = source, due.uid, due.next_nominal
                 self._said[plan] = max(self._said.get(plan, call.result.now), call.result.now)
+        elif call.op in ("now", "declared"):
+            now = call.result if call.op == "now" else call.result.now
+            self._read.setdefault(source, []).append(now)
         elif call.op == "change":
-            self._replanned = call.result
+            self._replanned, self._planner = call.result, source
         elif call.op == "remove" and call.result:
             self._removed |= {uid for uid, a in self._accounts.items() if a.name == call.args[0]}
         elif call.op == "run_now":
@@ -126,7 +138,7 @@ class _Accounts:
             account = self._accounts.get(schedule.uid)
             if account is not None and account.trigger == schedule.spec.trigger:
                 continue
-            nominal = _Nominal(schedule.spec.trigger)
+            nominal = _Nominal(schedule.spec.trigger, self._begin(schedule))
             if account is not None and account.expected <= nominal.anchor:
                 text = (
                     f"{schedule.name} has a new trigger from {show(nominal.anchor)}, but"
@@ -139,6 +151,14 @@ class _Accounts:
             self._accounts[schedule.uid] = _Account(
                 schedule.name, schedule.spec.trigger, nominal, begin, last
             )
+
+    def _begin(self, schedule: Schedule) -> datetime:
+        """From which reading of the clock on a new definition was planned."""
+        read = self._read.get(self._planner, [EPOCH])[-8:]
+        rule = triggers.load(schedule.spec.trigger)
+        return min(
+            (now for now in read if rule.next(now) == schedule.next_nominal), default=min(read)
+        )
 
     def _well_begun(self, schedule: Schedule, nominal: _Nominal, last: datetime | None) -> Found:
         """A definition begins with its first nominal time. Only after the store's clock was set
@@ -157,6 +177,13 @@ class _Accounts:
             yield from self._row(source, row)
         elif row.kind is Kind.BACKFILL and row.nominal >= self._accounts[row.uid].expected:
             yield "early", f"{row.schedule} at {show(row.nominal)} was backfilled before its time"
+
+    def _pruned(self, row: Any) -> None:
+        """Its key is free again: what the store has forgotten it cannot know."""
+        if isinstance(row, Occurrence) and row.kind is Kind.MANUAL:
+            for name, key in list(self._manual):
+                if name == row.schedule and self._manual[name, key] == row.run_id:
+                    del self._manual[name, key]
 
     def _row(self, source: str, row: Occurrence) -> Found:
         account = self._accounts[row.uid]

@@ -3,17 +3,19 @@
 declared    a schedule is as the newest release says, of those that a living node has and that
             declare it; one that none of them declares does not fire
 
-Releases are numbered here anew, in the order in which the store heard of them.
+Releases are numbered here anew, in the order in which the store heard of them. One that no node has
+is forgotten after the retention; if it comes back, it is new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 from tenure.changes import is_orphaned
 from tenure.model import Release, Schedule
 from tenure.testing.simulation.checker.violation import Violation
-from tenure.testing.simulation.history import EDITOR, END, FAULT, STORE, Event, History, show
+from tenure.testing.simulation.history import EDITOR, END, FAULT, STORE, Call, Event, History, show
 
 Found = Iterator[str]
 
@@ -28,6 +30,7 @@ def check_releases(history: History) -> Iterator[Violation]:
 class _Releases:
     def __init__(self) -> None:
         self._releases: dict[str, Release] = {}
+        self._announced: dict[str, datetime] = {}
         self._schedules: list[Schedule] = []
         self._living: set[str] = set()
         self._resumed: set[str] = set()
@@ -42,6 +45,9 @@ class _Releases:
             if event.detail.op == "announce" and event.detail.error is None:
                 release = event.detail.args[1]
                 self._releases.setdefault(release.digest, release)
+                self._announced[release.digest] = event.detail.clock
+            elif event.detail.op == "prune" and event.detail.error is None:
+                self._prune(event.detail)
             elif event.source == EDITOR and event.detail.op == "change":
                 self._resumed |= {
                     change.spec.name
@@ -60,6 +66,16 @@ class _Releases:
             without = self._newest({code[name] for name in self._living})
             beside = self._newest({code[name] for name in self._living | self._left})
             yield from self._end(without, beside)
+
+    def _prune(self, call: Call) -> None:
+        _, older_than, keep = call.args
+        if isinstance(keep, int):
+            return  # of runs
+        before = call.clock - timedelta(seconds=older_than)
+        kept = {digest for _, digest in keep}
+        for digest in list(self._releases)[:-1]:
+            if digest not in kept and self._announced[digest] < before:
+                del self._releases[digest]
 
     def _newest(self, live: set[str]) -> dict[str, str]:
         newest: dict[str, str] = {}

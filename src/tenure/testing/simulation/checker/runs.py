@@ -3,8 +3,6 @@
 one claim       a run is claimed only while it waits, by one node, under a new number
 only its claim  only (run, claim, node) ends a claim, or the burial of that node
 lock key        runs with the same lock key are never claimed at the same time
-in order        they are claimed in the order of priority, due time and id, those that have begun
-                first; only a retry moves a run's due time
 one run         an occurrence has one run, fired when it was due or by a backfill
 buried alive    runs are taken only from nodes that do not trust their presence any more
 one execution   an attempt is executed once, by who claimed it; an abandoned run only once
@@ -14,19 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from tenure.model import Kind, OnCrash, Result, RunRecord, RunState
 from tenure.presence import PRESENCE
 from tenure.testing.simulation.checker.violation import Violation
-from tenure.testing.simulation.history import BODY, RUN, STORE, TRUST, Call, Event, History, show
+from tenure.testing.simulation.history import (
+    BODY,
+    PRUNED,
+    RUN,
+    STORE,
+    TRUST,
+    Call,
+    Event,
+    History,
+    show,
+)
 
 Found = Iterator[tuple[str, str]]
 
 
 def check_runs(history: History) -> Iterator[Violation]:
     model = _Runs()
-    for place, event in history.of(STORE, RUN, TRUST, BODY):
+    for place, event in history.of(STORE, RUN, PRUNED, TRUST, BODY):
         for invariant, text in model.see(event):
             yield Violation(invariant, text, place, history)
 
@@ -34,8 +42,6 @@ def check_runs(history: History) -> Iterator[Violation]:
 class _Runs:
     def __init__(self) -> None:
         self._rows: dict[int, RunRecord] = {}
-        self._dues: dict[int, datetime] = {}
-        """When each run is due, by what came in rather than by its row."""
         self._call: Call | None = None
         self._occurred: dict[tuple[int, datetime], int] = {}
         self._locks: dict[str, int] = {}
@@ -52,6 +58,9 @@ class _Runs:
             yield from self._row(event.detail)
         elif event.kind == BODY:
             yield from self._body(event.what, event.detail)
+        elif event.kind == PRUNED:
+            if event.what == "run":  # what the store has forgotten can be backfilled again
+                self._occurred.pop((event.detail.uid, event.detail.nominal), None)
         elif event.kind == TRUST:
             self._trusted = {(name, holder) for name, holder, _ in event.detail}
             yield from self._rests()
@@ -82,7 +91,6 @@ class _Runs:
             yield "only its claim", f"{show(run)}: it had ended before as {before.state}"
 
     def _new(self, run: RunRecord) -> Found:
-        self._dues[run.id] = run.due
         if run.state is not RunState.WAITING:
             yield "one claim", f"{show(run)} never waited"
         if run.kind is not Kind.MANUAL:  # planned or backfilled, it is the same occurrence
@@ -108,24 +116,12 @@ class _Runs:
             other = self._locks.setdefault(run.lock, run.id)
             if other != run.id:
                 yield "lock key", f"{show(run)} and run {other} hold {run.lock}"
-            yield from self._in_order(before, self._call.clock)
-
-    def _in_order(self, claimed: RunRecord, now: datetime) -> Found:
-        mine = self._place(claimed)
-        for run in self._rows.values():
-            if run.lock != claimed.lock or run.state is not RunState.WAITING:
-                continue
-            if self._place(run) < mine and (run.attempt or self._dues[run.id] <= now):
-                yield "in order", f"{show(claimed)} was claimed before {show(run)}"
-
-    def _place(self, run: RunRecord) -> tuple[object, ...]:
-        return -run.priority, not run.attempt, self._dues[run.id], run.id
 
     def _left_claim(self, before: RunRecord, run: RunRecord) -> Found:
         call = self._call
         assert call is not None
         claim = (before.id, before.claim, before.node)
-        result = _reported(call).get(claim)
+        result = call.result_of(before)
         if run.state is RunState.CLAIMED and result is None:
             yield "one claim", f"{show(run)} was claimed already by {before.node}"
             return
@@ -135,17 +131,10 @@ class _Runs:
             yield from self._put_back(before, run, result)
         elif call.op != "recover" or call.args[1] != before.node:
             yield "only its claim", f"{show(run)} lost its claim {claim} by {call.op}"
-        elif run.due != before.due:
-            yield "in order", f"{show(run)} was recovered, and is due at {show(run.due)}"
 
     def _put_back(self, before: RunRecord, run: RunRecord, result: Result) -> Found:
-        assert self._call is not None
         if result.state is not RunState.WAITING:
             return
-        if result.delay is not None:
-            self._dues[run.id] = self._call.clock + timedelta(seconds=result.delay)
-        if run.due != self._dues[run.id]:
-            yield "in order", f"{show(run)} was put back, and is due at {show(run.due)}"
         waiting = replace(before, attempt=before.attempt - (not result.begun))
         if run.state is RunState.CLAIMED:  # and claimed again by the same call
             yield from self._left_waiting(waiting, run)
@@ -166,12 +155,3 @@ class _Runs:
         if row.on_crash is OnCrash.ABANDON and not self._executed.get(run_id, True):
             yield "one execution", f"{show(row)} with on_crash=abandon was cut off, and began again"
         self._executed[run_id] = False
-
-
-def _reported(call: Call) -> dict[tuple[int, int, str | None], Result]:
-    """The results that a call brought, by the claims that they are of."""
-    if call.op == "finish":
-        results = call.args[0]
-    else:
-        results = call.args[3] if call.op == "claim" and len(call.args) > 3 else ()
-    return {(result.run_id, result.claim, result.node): result for result in results}

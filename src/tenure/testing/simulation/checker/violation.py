@@ -26,5 +26,6 @@ class Violation:
     def report(self) -> str:
         """The violation with the events around it."""
         events = "\n".join(self.history.around(self.place))
-        replay = f"python -m tenure.testing.simulation --seed {self.history.seed} --verbose"
+        on = "" if self.history.store == "memory" else f" --store {self.history.store}"
+        replay = f"python -m tenure.testing.simulation --seed {self.history.seed}{on} --verbose"
         return f"{self}\n{events}\nReplay: {replay}"
