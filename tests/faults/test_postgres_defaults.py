@@ -15,12 +15,12 @@ from tenure import Leases, Scheduler, every
 from tenure.backends.postgres import PostgresBackend
 from tenure.backends.postgres.database import Connection
 from tenure.backends.postgres.statements import Rows, Statement
-from tenure.errors import Fenced
+from tenure.errors import Fenced, StoreUnavailable
 from tenure.identity import new_holder
-from tenure.model import Fence, Fired, Grant
+from tenure.model import Fence, Finding, Fired, Grant, Severity
 from tenure.testing.contract.harness import adding, firing
-from tests.e2e.command import until
 from tests.faults.postgres import missing, running_server
+from tests.faults.support import until
 from tests.support.pgbouncer import PgBouncer, find_pgbouncer
 from tests.support.servers import PostgresServer
 
@@ -159,6 +159,77 @@ async def test_a_stricter_durability_is_kept(backend: PostgresBackend) -> None:
 async def test_moments_are_read_however_they_are_shown_elsewhere(backend: PostgresBackend) -> None:
     """Not behind a pooler: there the driver is told the default again before it reads them."""
     assert (await backend.schedules.now()).tzinfo is not None
+
+
+# -- what doctor says -----------------------------------------------------------------------------
+
+
+async def _findings(backend: PostgresBackend) -> dict[str, Finding]:
+    return {finding.check: finding for finding in await backend.diagnose()}
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [{"default_transaction_isolation": "serializable", "synchronous_commit": "off"}],
+)
+async def test_doctor_names_defaults_that_are_not_used(backend: PostgresBackend) -> None:
+    found = (await _findings(backend))["defaults"]
+    assert found.severity is Severity.OK
+    assert "default_transaction_isolation = serializable, synchronous_commit = off" in found.text
+
+
+@pytest.mark.parametrize("port", ["own"], indirect=True)
+@pytest.mark.parametrize("defaults", [{}])
+async def test_doctor_names_what_may_only_be_read(
+    backend: PostgresBackend, server: PostgresServer
+) -> None:
+    assert "defaults" not in await _findings(backend)
+    await backend._for_the_rest.drop_idle()
+    url = backend._url
+    with psycopg.connect(url, autocommit=True) as admin:
+        name = url.rpartition("/")[2]
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found = (await _findings(backend))["role"]
+    assert found.severity is Severity.PROBLEM
+    assert "default_transaction_read_only is on" in found.text
+    with pytest.raises(StoreUnavailable, match="`tenure doctor` says which"):
+        await backend.schedules.take_office(ANN)
+
+
+@pytest.mark.parametrize("port", ["own"], indirect=True)
+@pytest.mark.parametrize("defaults", [{}])
+async def test_doctor_names_policies_that_hide_rows(
+    backend: PostgresBackend, server: PostgresServer
+) -> None:
+    with psycopg.connect(backend._url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE limited LOGIN")
+        admin.execute("GRANT USAGE ON SCHEMA tenure TO limited")
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO limited")
+        admin.execute("ALTER TABLE tenure.schedule ENABLE ROW LEVEL SECURITY")
+    assert "row security" not in await _findings(backend)  # it is the owner
+    other = PostgresBackend(backend._url.replace("tenure@", "limited@"))
+    found = (await _findings(other))["row security"]
+    assert found.severity is Severity.WARNING
+    assert "schedule the role limited" in found.text
+
+
+@pytest.mark.parametrize("port", ["own"], indirect=True)
+@pytest.mark.parametrize("defaults", [{}])
+async def test_doctor_names_views_that_call_what_is_not_the_systems(
+    backend: PostgresBackend, server: PostgresServer
+) -> None:
+    assert "views" not in await _findings(backend)
+    with psycopg.connect(backend._url, autocommit=True) as admin:
+        admin.execute(
+            "CREATE FUNCTION public.hers(text, bigint) RETURNS text LANGUAGE sql AS 'SELECT $1'"
+        )
+        admin.execute(
+            "CREATE OPERATOR public.|| (function = public.hers, leftarg = text, rightarg = bigint)"
+        )
+        admin.execute("CREATE VIEW tenure.trapped AS SELECT 'a'::text || 1::bigint AS x")
+    found = (await _findings(backend))["views"]
+    assert found.severity is Severity.PROBLEM
+    assert "trapped calls operator public.||(text,bigint)" in found.text
 
 
 # -- in the user's own transaction the isolation is the user's ------------------------------------
