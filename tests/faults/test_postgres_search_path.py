@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from tenure import Leases, Scheduler, every
-from tests.e2e.command import until
 from tests.faults.postgres import missing, running_server
+from tests.faults.support import until
 from tests.support.pgbouncer import PgBouncer, find_pgbouncer
 from tests.support.servers import PostgresServer
 

@@ -220,7 +220,7 @@ class ScheduleStore(Protocol):
           not skip each other: what is caught up queues. A run that ends before the moment does
           not count; a store that would have to judge it earlier says stale.
         - Faults: the schedule is set aside (not active, with the reason) if it has that version;
-          or, with `until`, not looked at before then.
+          or, with `until`, not looked at before then, if it also has the nominal time `expected`.
         """
         ...
 

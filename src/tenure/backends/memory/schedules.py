@@ -156,6 +156,8 @@ class MemorySchedules:
             if schedule is None or schedule.version != fault.version:
                 continue
             if fault.until is not None:
+                if fault.expected not in (None, schedule.next_nominal):
+                    continue
                 t.schedules[fault.uid] = replace(
                     schedule, next_due=fault.until, reason=fault.reason
                 )

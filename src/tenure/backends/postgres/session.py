@@ -44,6 +44,8 @@ def settings_of(longest: float, name: str, path: str, *, local: bool) -> dict[st
         "path": path,
         "limit": f"{milliseconds}ms",
         "lock_limit": f"{milliseconds // 2}ms",
+        # That ends the session, without a word. A statement that is too long is told so.
+        "whole_limit": f"{milliseconds * 21 // 20}ms",
         "name": name,
         "local": local,
     }

@@ -24,4 +24,4 @@ SELECT pg_catalog.set_config('search_path', %(path)s, %(local)s),
        pg_catalog.set_config('application_name', %(name)s, %(local)s)
 
 -- name: settings_from_17
-     , pg_catalog.set_config('transaction_timeout', %(limit)s, %(local)s)
+     , pg_catalog.set_config('transaction_timeout', %(whole_limit)s, %(local)s)

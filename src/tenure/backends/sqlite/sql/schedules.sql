@@ -171,7 +171,8 @@ WHERE uid = :uid AND namespace = :namespace AND version = :version;
 
 -- name: put_off
 UPDATE tenure_schedule SET next_due = :until, reason = :reason
-WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1;
+WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1
+  AND (:expected IS NULL OR next_nominal = :expected);
 
 -- name: to_backfill
 -- Of these nominal times, those that were neither fired when they were due nor backfilled since.
