@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tenure.backends.memory import MemoryBackend
+from tenure.errors import StoreUnavailable
 from tenure.facts import RunsRecovered
 from tenure.model import (
     Change,
     Fence,
     Grant,
+    Recovered,
     Release,
     Result,
     RunRecord,
@@ -58,9 +61,9 @@ class World:
         assert isinstance(grant, Grant)
         return grant
 
-    async def claim(self, node: str, **options: Any) -> RunRecord:
+    async def claim(self, node: str, name: str | None = None, **options: Any) -> RunRecord:
         """A run of its own that this node has claimed."""
-        spec = ScheduleSpec(f"of {node}", "{}", f"task of {node}", **options)
+        spec = ScheduleSpec(name or f"of {node}", "{}", f"task of {node}", **options)
         await self.backend.schedules.change([Change(spec, None, None)])
         await self.backend.schedules.run_now(spec.name, "1")
         [run] = (await self.backend.runs.claim(node, [spec.task], 1)).runs
@@ -244,3 +247,49 @@ async def test_releases_are_forgotten_that_are_old_and_that_no_node_has(world: W
     await world.reaper.step()
     left = (await releases.declared("app")).releases
     assert [release.digest for release in left] == ["kept", "new"]
+
+
+# -- what does not fit into one transaction -------------------------------------------------------
+
+
+async def test_runs_that_do_not_fit_are_recovered_in_portions(world: World) -> None:
+    """A store that ends a transaction which takes more than seven of them."""
+    for number in range(30):
+        await world.claim("dead", name=f"s{number}")
+    tried: list[int] = []
+    recover = world.backend.runs.recover
+
+    async def slow(fence: Fence, node: str, max_crashes: int, limit: int) -> Recovered:
+        tried.append(limit)
+        if min(limit, len(await world.backend.runs.claimed(node))) > 7:
+            world.clock.advance(SETTINGS.call_timeout)
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        world.clock.advance(SETTINGS.call_timeout / 3)
+        return await recover(fence, node, max_crashes, limit)
+
+    world.runs._store = SimpleNamespace(claimants=world.backend.runs.claimants, recover=slow)
+    for _ in range(20):
+        await world.reaper.guarded_step()
+        world.clock.advance(TTL)
+    assert await world.backend.runs.claimants() == []
+    assert tried[-1] == 7
+    assert sum(fact.rerun for fact in world.told if isinstance(fact, RunsRecovered)) == 30
+
+
+async def test_what_is_old_and_does_not_fit_is_pruned_in_portions(world: World) -> None:
+    tried: list[int] = []
+
+    async def slow(fence: Fence, older_than: float, limit: int) -> int:
+        tried.append(limit)
+        if limit > 100:
+            world.clock.advance(SETTINGS.call_timeout)
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        world.clock.advance(SETTINGS.call_timeout / 3)
+        return limit if len(tried) < 10 else 0
+
+    world.runs._store = SimpleNamespace(claimants=world.backend.runs.claimants, prune=slow)
+    world.clock.advance(PRUNE_EVERY)
+    for _ in range(12):
+        await world.reaper.guarded_step()
+        world.clock.advance(1)
+    assert tried == [1000, 500, 250, 125, 62, 62, 62, 62, 62, 62]

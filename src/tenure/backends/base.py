@@ -307,8 +307,10 @@ class RunStore(Protocol):
         """The nodes that have claimed runs."""
         ...
 
-    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
-        """Take the runs of a dead node from it.
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
+        """Take the runs of a dead node from it, the oldest first and at most `limit`.
 
         `rerun` ones wait again, due at once, unless this was crash number `max_crashes`; the
         others are recorded as lost. Raises `Fenced` as `fire` does.
