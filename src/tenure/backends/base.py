@@ -392,8 +392,8 @@ class Joins(Protocol):
 
     - What is changed becomes visible, and wakes the others, when the caller commits; if the caller
       rolls back it never was.
-    - Nothing is begun, committed, rolled back or set on the caller's connection. A call that is
-      refused leaves the transaction as it was, and usable.
+    - Nothing is begun, committed or rolled back on the caller's connection, and nothing set that
+      outlasts the call. A call that is refused leaves the transaction as it was, and usable.
     - While it is open, other schedules fire and change as ever, where the store has more than one
       writer.
     - Firing, offices and claims are not for this.
