@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -40,19 +40,29 @@ class Look:
     """What the store answered, as long as no tick has taken it."""
 
     def __init__(
-        self, batch: DueBatch, asked_at: float, read_at: float, *, by_age: bool = False
+        self,
+        batch: DueBatch,
+        asked_at: float,
+        read_at: float,
+        *,
+        by_age: bool = False,
+        apart: Collection[int] = (),
     ) -> None:
         """`asked_at`, `read_at`: when the question went out and the answer was here, on the boot
         clock. The store read its own in between.
 
         What is late is taken in the order in which it is stored: what lies side by side is then
-        written together. `by_age`: the oldest first, if not all of it may have its turn."""
+        written together. `by_age`: the oldest first, if not all of it may have its turn.
+
+        `apart`: the uids of those that no tick takes together with others."""
         self._now = batch.now
         self._asked_at, self._read_at = asked_at, read_at
-        overdue = bisect_right(batch.schedules, batch.now, key=_next_due)
-        late = batch.schedules[:overdue]
+        self.apart = [s for s in batch.schedules if s.uid in apart] if apart else []
+        due = [s for s in batch.schedules if s.uid not in apart] if apart else batch.schedules
+        overdue = bisect_right(due, batch.now, key=_next_due)
+        late = due[:overdue]
         self._left = deque(late if by_age else sorted(late, key=_uid))
-        self._left.extend(batch.schedules[overdue:])
+        self._left.extend(due[overdue:])
         self.next_due = batch.next_due
         """When the earliest is due of what a later look will find."""
 

@@ -283,13 +283,15 @@ class Firing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A due schedule that cannot be planned, and why. It is set aside, or put off `until` then:
-    another node may know what this one does not."""
+    """A due schedule that cannot be planned, or fired, and why. It is set aside, or put off `until`
+    then: another node may know what this one does not, or the store may be quicker."""
 
     uid: int
     version: int
     reason: str
     until: datetime | None = None
+    expected: datetime | None = None
+    """Put off only if this still is its next nominal time; None: whatever that is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from math import inf
+from typing import TypeVar
 
 from tenure.backends.base import LeaseStore, ReleaseStore, RunStore
 from tenure.clock import Clock
 from tenure.errors import Fenced
 from tenure.facts import Facts, HistoryBehind, RunsRecovered
 from tenure.model import Fence, Grant, Holder, LeaseRecord
+from tenure.portion import Portion
 from tenure.presence import PRESENCE
 from tenure.roster import declared_by
 from tenure.service import Service
 from tenure.settings import Settings
 
+T = TypeVar("T")
+RECOVER_BATCH = 500
+"""How many runs of a dead node one transaction takes from it."""
 LATEST_RETRY = 1.0
 """A keeper whose store was away tries again sooner than this."""
 PRUNE_EVERY = 60.0
@@ -73,6 +78,8 @@ class Reaper(Service):
         self._pruned_at = clock.monotonic()
         self._behind: tuple[float, float] | None = None
         """When it was last known that retention is behind, and by how much."""
+        limit = settings.call_timeout
+        self._recovering, self._pruning = Portion(RECOVER_BATCH, limit), Portion(PRUNE_BATCH, limit)
 
     async def step(self) -> float | None:
         fence = self._leading()
@@ -123,11 +130,36 @@ class Reaper(Service):
             grant = await self._leases.acquire(PRESENCE + node, self._holder, self._settings.ttl)
             if not isinstance(grant, Grant):
                 return  # it lives
-            done = await self._runs.recover(fence, node, self._settings.max_crashes)
+        # In portions: the presence is ours, so it does not come back in between.
+        while not await self._recover(fence, node):
+            pass
+        async with asyncio.timeout(self._settings.call_timeout):
             await self._leases.release(grant, "buried")
         self._absent_since.pop(node, None)
+
+    async def _recover(self, fence: Fence, node: str) -> bool:
+        """Give some of its runs to others. Were those the last?"""
+        size = self._recovering.size
+        done = await self._in_time(
+            self._recovering, self._runs.recover(fence, node, self._settings.max_crashes, size)
+        )
         if done.rerun or done.lost:
             self.facts.tell(RunsRecovered(node, done.rerun, done.lost))
+        return done.rerun + done.lost < size
+
+    async def _in_time(self, portion: Portion, call: Awaitable[T]) -> T:
+        """A call with as much as fits: less the next time if it fails."""
+        begun, size = self.clock.monotonic(), portion.size
+        try:
+            async with asyncio.timeout(self._settings.call_timeout):
+                done = await call
+        except Fenced:
+            raise
+        except Exception:
+            portion.failed(size)
+            raise
+        portion.done(size, self.clock.monotonic() - begun)
+        return done
 
     async def _prune(self, fence: Fence) -> bool:
         """Remove what is too old. True if there is more of it than there was time for."""
@@ -139,8 +171,11 @@ class Reaper(Service):
             async with asyncio.timeout(self._settings.call_timeout):
                 if not self._trusts(await self._store_now(), self.clock.monotonic()):
                     return False
-                pruned = await self._runs.prune(fence, self._settings.retention, PRUNE_BATCH)
-            full = pruned >= PRUNE_BATCH
+            size = self._pruning.size
+            pruned = await self._in_time(
+                self._pruning, self._runs.prune(fence, self._settings.retention, size)
+            )
+            full = pruned >= size
             if full:
                 await self.clock.sleep(self.clock.monotonic() - begun)
         if full:

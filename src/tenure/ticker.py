@@ -4,13 +4,18 @@ It asks the store what is due, now and in the next moment; plans it (pure); and 
 transaction under the fence for each tick. While the store is busy with one tick the next is
 planned, and the store has a plan when its moment comes. If a transaction's fate is unknown nothing
 is lost: what it did is seen by the next look, and what it did not do is still due.
+
+A transaction that failed is not tried again as it was: it may have been too much for its time, or
+have one in it that the store will not take. The next takes half as many, down to one. A schedule
+whose firing fails all by itself is from then on fired apart from the others, after them; if it
+goes on failing it is put off, with the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenure.backends.base import ScheduleStore
 from tenure.clock import Clock
@@ -26,9 +31,10 @@ from tenure.facts import (
 )
 from tenure.jumps import JumpWatch
 from tenure.look import Look, Tick
-from tenure.model import OVERLAP, DueSchedule, Fence, Fired
+from tenure.model import OVERLAP, DueSchedule, Fault, Fence, Fired
 from tenure.planning import MOST_REMEMBERED, Plan, Stretches, plan
-from tenure.service import Service
+from tenure.portion import Portion
+from tenure.service import Service, why
 from tenure.settings import Settings
 
 AHEAD = 0.05
@@ -43,6 +49,9 @@ PIECE = 100
 STALE_PAUSE = 0.05
 LOOK_LASTS = 0.5
 """How old a look may be and another tick made of it: it is planned by the time of the look."""
+TRIES = 3
+"""How often a firing may fail all by itself until its schedule is put off."""
+PUT_OFF = timedelta(seconds=60)
 
 
 class Ticker(Service):
@@ -73,6 +82,10 @@ class Ticker(Service):
         self._slow = False
         """Did the last look become too old before all of it had been fired?"""
         self._stretches: Stretches = {}
+        self._portion = Portion(settings.batch, settings.call_timeout)
+        """How many schedules a firing transaction takes."""
+        self._suspects: dict[int, int] = {}
+        """The schedules whose firing failed all by itself, and how often."""
         self.last_tick: float | None = None
         """When the last tick succeeded, on the boot clock: healthy means that ticks advance."""
 
@@ -89,6 +102,9 @@ class Ticker(Service):
             return min(1.0, self._settings.jump_hold / 5)
         try:
             again = await self._fire_all(fence, look)
+            if look.apart:
+                soon = await self._fire_apart(fence, look)
+                again = soon if again is None else again
         except Fenced:
             self._deposed(fence)
             return None
@@ -99,16 +115,18 @@ class Ticker(Service):
     async def _look(self, fence: Fence) -> Look:
         asked_at = self.clock.monotonic()
         async with asyncio.timeout(self._settings.call_timeout):
-            batch = await self._schedules.due(BATCHES * self._settings.batch, AHEAD)
+            most = BATCHES * self._settings.batch + len(self._suspects)
+            batch = await self._schedules.due(most, AHEAD)
         read_at = self.clock.monotonic()
         if fence.term != self._watched:
             # A jump while another led was the other's to judge: it has been fired by since.
             self._watched = fence.term
             self._jumps.forget()
+            self._suspects.clear()
         # An answer that lay around while this process was frozen would look like a jump.
         if read_at - asked_at <= self._settings.call_timeout:
             self._watch_clock(batch.now, read_at)
-        return Look(batch, asked_at, read_at, by_age=self._slow)
+        return Look(batch, asked_at, read_at, by_age=self._slow, apart=self._suspects)
 
     async def _fire_all(self, fence: Fence, look: Look) -> float | None:
         """Fire what the look has found, tick by tick. How soon to look again; None: in time for
@@ -140,9 +158,49 @@ class Ticker(Service):
             return STALE_PAUSE
         return 0.0 if tick.due or left_out else None
 
+    async def _fire_apart(self, fence: Fence, look: Look) -> float | None:
+        """Fire one of those that failed by themselves. How soon to look again, as above."""
+        schedule = look.apart[0]
+        tick = Tick([schedule])
+        await self._plan(tick.due, look.moment(tick), tick.plan)
+        try:
+            done = await self._fire(fence, look, tick)
+        except Fenced:
+            raise
+        except Exception as error:
+            # One that was never planned counts from its due time: that must stay.
+            if self._suspects[schedule.uid] >= TRIES and schedule.next_nominal is not None:
+                await self._put_off(fence, look.moment(tick), schedule, why(error))
+            raise
+        if done is None or done.stale:
+            return STALE_PAUSE
+        # What it was is over. Perhaps others only met the same trouble: they go together again.
+        del self._suspects[schedule.uid]
+        self._suspects = {uid: tries for uid, tries in self._suspects.items() if tries >= TRIES}
+        look.expect(tick.plan.firings)
+        return 0.0 if len(look.apart) > 1 else None
+
+    async def _put_off(
+        self, fence: Fence, now: datetime, schedule: DueSchedule, reason: str
+    ) -> None:
+        """The store takes the firings of others, so it may not take this one for a long time."""
+        text = f"put off: its firing failed {TRIES} times all by itself: {reason}"
+        until, expected = now + PUT_OFF, schedule.next_nominal
+        fault = Fault(schedule.uid, schedule.version, text, until, expected)
+        async with asyncio.timeout(self._settings.call_timeout):
+            await self._schedules.fire(fence, (), (fault,))
+        self.facts.tell(SchedulePutOff(schedule.uid, text))
+
+    def _failed(self, tick: Tick) -> None:
+        """Take less the next time; and one that fails by itself, apart from the others."""
+        self._portion.failed(len(tick.due))
+        if len(tick.due) == 1:
+            uid = tick.due[0].uid
+            self._suspects[uid] = self._suspects.get(uid, 0) + 1
+
     async def _prepare(self, look: Look, tick: Tick) -> Tick:
         """Plan what has come due, into this tick; into an empty one, what comes due next."""
-        due = look.take(tick, self._settings.batch, self.clock.monotonic())
+        due = look.take(tick, self._portion.size, self.clock.monotonic())
         if due:
             await self._plan(due, look.moment(tick), tick.plan)
         return tick
@@ -169,9 +227,17 @@ class Ticker(Service):
         if self._leading() != fence:
             return None
         planned = tick.plan
-        late = max(0.0, -look.seconds_left(tick.earliest, self.clock.monotonic()))
-        async with asyncio.timeout(self._settings.call_timeout):
-            done = await self._schedules.fire(fence, planned.firings, planned.faults, at)
+        begun = self.clock.monotonic()
+        late = max(0.0, -look.seconds_left(tick.earliest, begun))
+        try:
+            async with asyncio.timeout(self._settings.call_timeout):
+                done = await self._schedules.fire(fence, planned.firings, planned.faults, at)
+        except Fenced:
+            raise
+        except Exception:
+            self._failed(tick)
+            raise
+        self._portion.done(len(tick.due), self.clock.monotonic() - begun)
         self._tell(fence, late, planned, done)
         if planned.unknown and self._make_way is not None:
             await self._make_way(planned.unknown)

@@ -1,7 +1,7 @@
 """The PostgreSQL backend, on a real server, passes the contract.
 
 Its clock is the server's. So that time can pass without waiting, each test has a schema with clocks
-of its own, found before the system's by the search path of the connection.
+of its own, and the backend is made to look there before it looks at the system's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -52,11 +51,12 @@ class PostgresHarness(Harness):
         self.lent: list[psycopg.Connection[Any]] = []
         self.server = psycopg.connect(server.url, autocommit=True)
         self.server.execute(_CLOCK.format(clock=self.shift))
-        options = quote(f"-csearch_path={self.shift},pg_catalog")
-        self.url = f"{server.url}?options={options}"
+        self.url = server.url
 
     async def another(self) -> Backend:
         backend = PostgresBackend(self.url, clock=self.clock, schema=self.schema)
+        for database in (backend._for_leases, backend._for_the_rest):
+            database.path = f"{self.shift}, pg_catalog"
         await backend.open()
         self.opened.append(backend)
         return backend

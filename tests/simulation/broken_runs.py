@@ -45,9 +45,11 @@ class _Recounts(MemoryRuns):
         self._recount(before)
         return kept
 
-    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
         before = dict(self._tables.runs)
-        done = await super().recover(fence, node, max_crashes)
+        done = await super().recover(fence, node, max_crashes, limit)
         self._recount(before)
         return done
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tenure.backends.memory import MemoryBackend
+from tenure.errors import StoreUnavailable
 from tenure.facts import HistoryBehind, RunsRecovered
 from tenure.model import (
     Change,
     Fence,
     Grant,
     Overlap,
+    Recovered,
     Release,
     Result,
     RunRecord,
@@ -64,17 +67,17 @@ class World:
         assert isinstance(grant, Grant)
         return grant
 
-    async def claim(self, node: str, **options: Any) -> RunRecord:
+    async def claim(self, node: str, name: str | None = None, **options: Any) -> RunRecord:
         """A run of its own that this node has claimed."""
-        spec = ScheduleSpec(f"of {node}", "{}", f"task of {node}", **options)
+        spec = ScheduleSpec(name or f"of {node}", "{}", f"task of {node}", **options)
         await self.backend.schedules.change([Change(spec, None, None)])
         await self.backend.schedules.run_now(spec.name, "1")
         [run] = (await self.backend.runs.claim(node, [spec.task], 1)).runs
         return run
 
-    async def step(self) -> float | None:
+    async def step(self, *, guarded: bool = False) -> float | None:
         """A step, and time that passes while it waits."""
-        step = asyncio.create_task(self.reaper.step())
+        step = asyncio.create_task(self.reaper.guarded_step() if guarded else self.reaper.step())
         while True:
             await self.clock.settle()
             if step.done():
@@ -345,3 +348,50 @@ async def test_releases_are_forgotten_that_are_old_and_that_no_node_has(world: W
     await world.reaper.step()
     left = (await releases.declared("app")).releases
     assert [release.digest for release in left] == ["kept", "new"]
+
+
+# -- what does not fit into one transaction -------------------------------------------------------
+
+
+async def test_runs_that_do_not_fit_are_recovered_in_portions(world: World) -> None:
+    """A store that ends a transaction which takes more than seven of them."""
+    for number in range(30):
+        await world.claim("dead", name=f"s{number}")
+    tried: list[int] = []
+    recover = world.backend.runs.recover
+
+    async def slow(fence: Fence, node: str, max_crashes: int, limit: int) -> Recovered:
+        tried.append(limit)
+        if min(limit, len(await world.backend.runs.claimed(node))) > 7:
+            world.clock.advance(SETTINGS.call_timeout)
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        world.clock.advance(SETTINGS.call_timeout / 3)
+        return await recover(fence, node, max_crashes, limit)
+
+    world.runs._store = SimpleNamespace(claimants=world.backend.runs.claimants, recover=slow)
+    for _ in range(20):
+        await world.reaper.guarded_step()
+        world.clock.advance(TTL)
+    assert await world.backend.runs.claimants() == []
+    assert tried[-1] == 7
+    assert sum(fact.rerun for fact in world.told if isinstance(fact, RunsRecovered)) == 30
+
+
+async def test_what_is_old_and_does_not_fit_is_pruned_in_portions(world: World) -> None:
+    tried: list[int] = []
+
+    async def slow(fence: Fence, older_than: float, limit: int) -> int:
+        tried.append(limit)
+        if limit > 100:
+            world.clock.advance(SETTINGS.call_timeout)
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        world.clock.advance(SETTINGS.call_timeout / 3)
+        return limit if len(tried) < 10 else 0
+
+    runs = world.backend.runs
+    world.runs._store = SimpleNamespace(claimants=runs.claimants, prune=slow, oldest=runs.oldest)
+    world.clock.advance(PRUNE_EVERY)
+    for _ in range(12):
+        await world.step(guarded=True)
+        world.clock.advance(1)
+    assert tried == [500, 250, 125, 62, 62, 62, 62, 62, 62, 62]

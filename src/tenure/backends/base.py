@@ -224,8 +224,9 @@ class ScheduleStore(Protocol):
           stretch that begins there longer, with both reasons; of what was fired or skipped there,
           it is the rest.
         - Faults: the schedule is set aside (not active, with the reason) if it has that version;
-          or, with `until`, not looked at before then. One that was never planned keeps the time at
-          which it was first due (`DueSchedule.begins`): its plan begins there.
+          or, with `until`, not looked at before then, if it also has the nominal time `expected`.
+          One that was never planned keeps the time at which it was first due
+          (`DueSchedule.begins`): its plan begins there.
         """
         ...
 
@@ -337,8 +338,10 @@ class RunStore(Protocol):
         """The nodes that have claimed runs."""
         ...
 
-    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
-        """Take the runs of a dead node from it.
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
+        """Take the runs of a dead node from it, the oldest first and at most `limit`.
 
         `rerun` ones wait again, with the due time that they had, unless this was crash number
         `max_crashes`; the others are recorded as lost. Raises `Fenced` as `fire` does.
@@ -426,8 +429,8 @@ class Joins(Protocol):
 
     - What is changed becomes visible, and wakes the others, when the caller commits; if the caller
       rolls back it never was.
-    - Nothing is begun, committed, rolled back or set on the caller's connection. A call that is
-      refused leaves the transaction as it was, and usable.
+    - Nothing is begun, committed or rolled back on the caller's connection, and nothing set that
+      outlasts the call. A call that is refused leaves the transaction as it was, and usable.
     - While it is open, other schedules fire and change as ever, where the store has more than one
       writer.
     - Firing, offices and claims are not for this.

@@ -76,8 +76,7 @@ async def _by_hand(
     where: str,
 ) -> list[Rows]:
     results: list[Rows] = []
-    async with connection.transaction():
-        await database.limit(connection)
+    async with database.begun(connection, database.longest):
         for text, values in statements:
             cursor = await connection.execute(text, values)
             results.append(await cursor.fetchall() if cursor.description else [])

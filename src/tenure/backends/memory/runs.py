@@ -128,11 +128,13 @@ class MemoryRuns:
         runs = self._tables.runs.values()
         return sorted({r.node for r in runs if r.state is RunState.CLAIMED and r.node})
 
-    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
         t = self._tables
         t.check(fence)
         now, rerun, lost = t.clock.now(), 0, 0
-        for run in await self.claimed(node):
+        for run in (await self.claimed(node))[:limit]:
             again = run.on_crash is OnCrash.RERUN and run.crashes + 1 < max_crashes
             t.runs[run.id] = replace(
                 run,

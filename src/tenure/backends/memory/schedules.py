@@ -154,22 +154,24 @@ class MemorySchedules:
                 reason=None,
             )
         for fault in faults:
-            schedule = t.schedules.get(fault.uid)
-            if schedule is None or schedule.version != fault.version:
-                continue
-            if fault.until is not None:
-                if schedule.next_nominal is None and schedule.next_due is not None:
-                    t.begins.setdefault(schedule.uid, schedule.next_due)
-                t.schedules[fault.uid] = replace(
-                    schedule, next_due=fault.until, reason=fault.reason
-                )
-            else:
-                t.schedules[fault.uid] = replace(
-                    schedule, active=False, reason=fault.reason, version=schedule.version + 1
-                )
+            self._set_aside(fault)
         if fired:
             t.wakeups.send(RUNS)
         return Fired(fired, tuple(skipped), missed, stale)
+
+    def _set_aside(self, fault: Fault) -> None:
+        t = self._tables
+        schedule = t.schedules.get(fault.uid)
+        if schedule is None or schedule.version != fault.version:
+            return
+        if fault.until is None:
+            t.schedules[fault.uid] = replace(
+                schedule, active=False, reason=fault.reason, version=schedule.version + 1
+            )
+        elif fault.expected in (None, schedule.next_nominal):
+            if schedule.next_nominal is None and schedule.next_due is not None:
+                t.begins.setdefault(schedule.uid, schedule.next_due)
+            t.schedules[fault.uid] = replace(schedule, next_due=fault.until, reason=fault.reason)
 
     async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
         t = self._tables

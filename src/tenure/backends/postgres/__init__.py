@@ -102,7 +102,8 @@ class PostgresBackend:
                 self._identity = row["identity"]
 
     def join(self, connection: object) -> Joined:
-        borrowed = Borrowed(connection, self._for_the_rest.schema, self._identity)
+        database = self._for_the_rest
+        borrowed = Borrowed(connection, database.schema, self._identity, database.path)
         shared = (self.wakeups, self._namespace)
         schedules = JoinedSchedules(borrowed, *shared)
         return Joined(schedules, PostgresRuns(borrowed, *shared, schedules))

@@ -1,8 +1,12 @@
 """The store's statements on a connection of the user's, inside the transaction it is in.
 
-Nothing is begun, committed or set there. Each call has a savepoint of its own, so that one that is
+Nothing is begun or committed there. Each call has a savepoint of its own, so that one that is
 refused, such as a name that is taken, leaves the user's transaction as it was, and usable. Errors
 of the driver are the user's to see as they are: they tell when a transaction is to be repeated.
+
+Names are looked up where the user's session looks, and there anybody may have put a function or an
+operator that fits better than the system's. So the search path is ours from the savepoint on, and
+the user's own when the call is over. The isolation is the user's all the time.
 """
 
 from __future__ import annotations
@@ -29,6 +33,11 @@ SELECT system_identifier || '/' || (SELECT oid FROM pg_database WHERE datname = 
 FROM pg_control_system()
 """
 """Tells a database from every other, by whatever name, address or pooler it is reached."""
+_PATH = """
+SELECT pg_catalog.current_setting('search_path') AS before,
+       pg_catalog.set_config('search_path', %(path)s, true)
+"""
+_PATH_AGAIN = "SELECT pg_catalog.set_config('search_path', %(before)s, true)"
 
 
 class _Line(Protocol):
@@ -40,8 +49,9 @@ class _Line(Protocol):
 class Borrowed:
     """In place of a `Database`. `identity`: of the store's; None if it is not known."""
 
-    def __init__(self, connection: object, schema: str, identity: str | None) -> None:
+    def __init__(self, connection: object, schema: str, identity: str | None, path: str) -> None:
         self.schema = schema
+        self._path = path
         self._identity = identity
         self._line = _line(connection)
 
@@ -58,9 +68,12 @@ class Borrowed:
         del limit, size  # how long it may take, the user has said
         await self._begin()
         try:
+            path = await self._set_path()
             await self._check_database()
             results = [await self._rows(text, values) for text, values in statements]
             problem = None if check is None else check(results)
+            if problem is None:
+                await self._line.rows(_PATH_AGAIN, path)
         except Exception:
             with suppress(Exception):  # the line is gone, say: the first error tells
                 await self._undo()
@@ -87,6 +100,11 @@ class Borrowed:
                 " connection.transaction():`), or leave connection= out."
             ) from error
 
+    async def _set_path(self) -> dict[str, Any]:
+        """What it was before."""
+        [path] = await self._line.rows(_PATH, {"path": self._path})
+        return path
+
     async def _check_database(self) -> None:
         """At the first statement: what is changed elsewhere would never be noticed."""
         wanted, self._identity = self._identity, None
@@ -98,6 +116,7 @@ class Borrowed:
             if sqlstate(error) != _NOT_ALLOWED:
                 raise
             await self._line.rows("ROLLBACK TO SAVEPOINT tenure", {})
+            await self._set_path()
             return
         if found["identity"] != wanted:
             raise ConfigError(

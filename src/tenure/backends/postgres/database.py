@@ -1,11 +1,11 @@
 """Transactions on PostgreSQL: bounded in time, one round trip each, safe behind a pooler.
 
-Every transaction has its limits (statement, lock, idle in transaction, and the whole of it from
-version 17 on), so that a frozen client cannot hold a lock for longer than that. Where the server's
-session is ours alone they are set once for the session, and statements stay prepared. Behind a
-pooler a session is nobody's own: there each transaction sets them for itself with SET LOCAL, which
-a pooler cannot mix up, and nothing is prepared. Statements are sent as a pipeline, so that none of
-it costs a round trip.
+Every transaction has settings of its own (session.py): its isolation, where names are looked up,
+and limits (statement, lock, idle in transaction, and the whole of it from version 17 on), so that a
+frozen client cannot hold a lock for longer than that. Where the server's session is ours alone they
+are set once for the session, and statements stay prepared. Behind a pooler a session is nobody's
+own: there each transaction sets them for itself with SET LOCAL, which a pooler cannot mix up, and
+nothing is prepared. Statements are sent as a pipeline, so that none of it costs a round trip.
 
 Connections are made when they are needed and dropped at the first failure; an idle one that the
 server has ended meanwhile is noticed before it is used. So after an outage the first call connects
@@ -18,8 +18,8 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -28,6 +28,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg.waiting import READY_R, READY_W, Ready, Wait
 
 from tenure.backends.postgres.errors import sqlstate, translate
+from tenure.backends.postgres.session import BEGIN, PATH, PROCESS, settings, settings_of
 from tenure.backends.postgres.statements import Check, Rows, Statement, statements
 from tenure.errors import StoreUnavailable
 
@@ -38,21 +39,6 @@ NO_ANSWER = (
 T = TypeVar("T")
 PREPARE_AFTER = 3
 CLOSE_WITHIN = 2.0
-PROCESS = "SELECT pg_backend_pid() AS pid"
-# Every statement of ours has its index. Of a table that has just been filled the server knows
-# nothing, and a plan is kept: it might read all of a table of millions, chosen when it was small.
-LIMITS = """
-SELECT set_config('enable_seqscan', 'off', %(local)s),
-       set_config('enable_hashjoin', 'off', %(local)s),
-       set_config('enable_mergejoin', 'off', %(local)s),
-       set_config('jit', 'off', %(local)s),
-       set_config('statement_timeout', %(limit)s, %(local)s),
-       set_config('lock_timeout', %(lock_limit)s, %(local)s),
-       set_config('idle_in_transaction_session_timeout', %(limit)s, %(local)s),
-       set_config('TimeZone', 'UTC', %(local)s),
-       set_config('application_name', %(name)s, %(local)s)
-"""
-_WHOLE_LIMIT = "SELECT set_config('transaction_timeout', %(limit)s, %(local)s)"
 UNPREPARED = (
     psycopg.errors.InvalidSqlStatementName,
     psycopg.errors.DuplicatePreparedStatement,
@@ -86,6 +72,9 @@ class Database:
     `limit`: how many seconds a transaction may take; waiting for one lock, half of that, so that
     whoever met a lock has time left to find out who is in the way.
     """
+
+    path = PATH
+    """Where names without a schema are looked up."""
 
     def __init__(self, url: str, schema: str, size: int, limit: float, name: str) -> None:
         self.url = url
@@ -122,7 +111,7 @@ class Database:
         longest = min(size * self.longest, limit or size * self.longest)
 
         async def work(connection: Connection) -> tuple[list[Rows], Exception | None]:
-            own = await self._own(connection, longest)
+            own = await self.own(connection, longest)
             if own and len(statements) == 1 and check is None:
                 return [await _rows(await connection.execute(*statements[0]))], None
             # To the server all that comes before the pipeline's end is one transaction, and that
@@ -132,9 +121,9 @@ class Database:
             async with connection.pipeline():
                 try:
                     if told:
-                        await connection.execute("BEGIN", prepare=False)
+                        await connection.execute(BEGIN, prepare=False)
                     if not own:
-                        await self.limit(connection, longest)
+                        await self._set(connection, longest, local=True)
                     cursors = [await connection.execute(*statement) for statement in statements]
                     if told and check is None:
                         await connection.execute("COMMIT", prepare=False)
@@ -164,25 +153,31 @@ class Database:
         (rows,) = await self.run((text, values), limit=limit)
         return rows
 
-    async def limit(self, connection: Connection, limit: float | None = None) -> None:
-        """The first statements of a transaction: its limits, and what it is called."""
-        await self._set_limits(connection, limits(limit or self.longest, self._name, local=True))
+    @asynccontextmanager
+    async def begun(self, connection: Connection, limit: float) -> AsyncIterator[None]:
+        """A transaction step by step, for those who cannot name their statements beforehand. If
+        one of them fails, the connection is to be closed, as `use` does."""
+        async with connection.pipeline():
+            await connection.execute(BEGIN, prepare=False)
+            await self._set(connection, limit, local=True)
+        yield
+        await connection.execute("COMMIT", prepare=False)
 
-    async def _own(self, connection: Connection, longest: float) -> bool:
-        """Is the session ours alone? Then it has its limits from here on."""
+    async def own(self, connection: Connection, longest: float | None = None) -> bool:
+        """Is the session ours alone? Then it has its settings from here on."""
+        longest = longest or self.longest
         if connection.own is None:
             [row] = await _rows(await connection.execute(PROCESS))
             connection.own = not self._shared and row["pid"] == connection.info.backend_pid
             connection.prepare_threshold = PREPARE_AFTER if connection.own else None
         if connection.own and connection.limited != longest:
-            await self._set_limits(connection, limits(longest, self._name, local=False))
+            await self._set(connection, longest, local=False)
             connection.limited = longest
         return connection.own
 
-    async def _set_limits(self, connection: Connection, values: Mapping[str, Any]) -> None:
-        await connection.execute(LIMITS, values)
-        if connection.info.server_version >= 170000:
-            await connection.execute(_WHOLE_LIMIT, values)
+    async def _set(self, connection: Connection, longest: float, *, local: bool) -> None:
+        text = settings(connection.info.server_version)
+        await connection.execute(text, settings_of(longest, self._name, self.path, local=local))
 
     async def use(
         self, work: Callable[[Connection], Coroutine[Any, Any, T]], patience: float | None = None
@@ -282,22 +277,13 @@ class Database:
             await self._idle.pop().close()
 
 
-def limits(longest: float, name: str, *, local: bool) -> dict[str, Any]:
-    """What a transaction may take, as the server is told."""
-    milliseconds = max(2, int(longest * 1000))
-    return {
-        "limit": f"{milliseconds}ms",
-        "lock_limit": f"{milliseconds // 2}ms",
-        "name": name,
-        "local": local,
-    }
-
-
 def is_outdated(error: Exception) -> bool:
     """Does what was prepared not fit any more? A migration has changed a table; or the session is
     another's. Then nothing was executed, and it can be asked once more on a new connection."""
-    changed = isinstance(error, psycopg.errors.FeatureNotSupported) and "cached plan" in str(error)
-    return changed or isinstance(error, UNPREPARED)
+    if isinstance(error, psycopg.errors.FeatureNotSupported):
+        # By the server's own name for it: its words are in the language that was set there.
+        return error.diag.source_function == "RevalidateCachedQuery"
+    return isinstance(error, UNPREPARED)
 
 
 def _cause(error: psycopg.Error | OSError) -> Exception:

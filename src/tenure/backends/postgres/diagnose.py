@@ -20,10 +20,33 @@ _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 _FACTS = """
 SELECT current_setting('server_version') AS version, clock_timestamp() AS now,
        pg_is_in_recovery() AS replica, pg_backend_pid() AS pid, current_user AS role,
-       current_setting('synchronous_commit') AS synchronous_commit,
        current_setting('synchronous_standby_names') AS standbys,
        (SELECT count(*) FROM pg_stat_replication) AS replicas,
-       current_setting('fsync') AS fsync
+       current_setting('fsync') AS fsync,
+       (SELECT json_object_agg(name, reset_val) FROM pg_settings WHERE name = ANY(%(names)s))
+           AS defaults
+"""
+_OVERRULED = {
+    "default_transaction_isolation": ("repeatable read", "serializable"),
+    "synchronous_commit": ("off",),
+}
+"""The defaults that our transactions do not go by."""
+_READ_ONLY = "default_transaction_read_only"
+
+# What the system has is not recorded there.
+_FOREIGN = """
+SELECT v.relname AS view, pg_describe_object(d.refclassid, d.refobjid, 0) AS what
+FROM pg_rewrite r
+JOIN pg_class v ON v.oid = r.ev_class
+JOIN pg_namespace n ON n.oid = v.relnamespace
+JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+WHERE n.nspname = %(schema)s
+  AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+ORDER BY 1, 2
+"""
+_HIDDEN = """
+SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND row_security_active(c.oid) ORDER BY 1
 """
 
 
@@ -31,17 +54,22 @@ async def diagnose(database: Database, clock: Clock) -> list[Finding]:
     """Each check needs the ones before it; the first that stops the rest ends the list."""
 
     async def work(connection: Connection) -> list[Finding]:
-        row = await (await connection.execute(_FACTS)).fetchone()
-        assert row is not None
-        pooled = row["pid"] != connection.info.backend_pid
-        findings = [
-            _server(row, connection.info.server_version),
-            _writable(row),
-            _pooler(pooled),
-            _clock(row, clock),
-            *_durability(row),
-        ]
-        return [*findings, await _schema(connection, database.schema)]
+        async with database.begun(connection, database.longest):
+            values = {"names": [*_OVERRULED, _READ_ONLY], "schema": database.schema}
+            row = await (await connection.execute(_FACTS, values)).fetchone()
+            assert row is not None
+            pooled = row["pid"] != connection.info.backend_pid
+            return [
+                _server(row, connection.info.server_version),
+                _writable(row),
+                _pooler(pooled),
+                _clock(row, clock),
+                *_durability(row),
+                *_defaults(row),
+                *_foreign(await (await connection.execute(_FOREIGN, values)).fetchall()),
+                *_hidden(row, await (await connection.execute(_HIDDEN, values)).fetchall()),
+                await _schema(connection, database.schema),
+            ]
 
     try:
         return await database.use(work)
@@ -63,6 +91,13 @@ def _writable(row: DictRow) -> Finding:
             _PROBLEM,
             "this server is a replica and cannot be written",
             "Give the primary's address, or target_session_attrs=read-write in the URL.",
+        )
+    if row["defaults"].get(_READ_ONLY) == "on":
+        return Finding(
+            "role",
+            _PROBLEM,
+            f"{_READ_ONLY} is on for this role, this database or this server: Tenure may only read",
+            f"ALTER ROLE {row['role']} SET {_READ_ONLY} = off, if Tenure is to write.",
         )
     return Finding("role", _OK, "primary, writable")
 
@@ -104,16 +139,6 @@ def _durability(row: DictRow) -> list[Finding]:
                 "Set fsync = on.",
             )
         )
-    if row["synchronous_commit"] == "off":
-        findings.append(
-            Finding(
-                "durability",
-                _WARNING,
-                "synchronous_commit is off: the last moments before a crash of the server are lost,"
-                " and their occurrences may fire again",
-                "ALTER ROLE … SET synchronous_commit = on, for the role that Tenure uses.",
-            )
-        )
     if row["replicas"] and not row["standbys"]:
         findings.append(
             Finding(
@@ -125,6 +150,58 @@ def _durability(row: DictRow) -> list[Finding]:
             )
         )
     return findings or [Finding("durability", _OK, "commits are durable")]
+
+
+def _defaults(row: DictRow) -> list[Finding]:
+    """An administrator's. They are named, since what the user's own transactions do with them is
+    the user's affair."""
+    defaults = row["defaults"]
+    found = [
+        f"{name} = {defaults[name]}"
+        for name, values in _OVERRULED.items()
+        if defaults[name] in values
+    ]
+    if not found:
+        return []
+    text = ", ".join(found)
+    return [
+        Finding(
+            "defaults",
+            _OK,
+            f"{text}: not used by Tenure's own transactions, which state theirs; by yours, also"
+            " where Tenure joins them",
+        )
+    ]
+
+
+def _foreign(rows: list[DictRow]) -> list[Finding]:
+    if not rows:
+        return []
+    text = "; ".join(f"{row['view']} calls {row['what']}" for row in rows)
+    return [
+        Finding(
+            "views",
+            _PROBLEM,
+            f"views of Tenure were made to call what is not the system's: {text}",
+            "Find out who put it there. Drop it with CASCADE, and make the view again: `tenure"
+            " migrate --sql` for an empty database prints it.",
+        )
+    ]
+
+
+def _hidden(row: DictRow, tables: list[DictRow]) -> list[Finding]:
+    if not tables:
+        return []
+    names = ", ".join(table["name"] for table in tables)
+    return [
+        Finding(
+            "row security",
+            _WARNING,
+            f"policies decide which rows of {names} the role {row['role']} sees: what they hide"
+            " neither fires nor runs",
+            f"ALTER ROLE {row['role']} BYPASSRLS, or a policy for it: USING (true).",
+        )
+    ]
 
 
 async def _schema(connection: Connection, schema: str) -> Finding:

@@ -37,6 +37,11 @@ def translate(error: Exception) -> NoReturn:
             "somebody's open transaction has locked what was to be changed, and does not let go:"
             f" {text}. Nothing was changed; pg_stat_activity and pg_locks say who it is."
         ) from error
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        raise StoreUnavailable(
+            f"PostgreSQL may only be read here: {text}. It is a replica, or the default"
+            " default_transaction_read_only is on: `tenure doctor` says which."
+        ) from error
     if isinstance(error, psycopg.OperationalError | OSError):
         raise StoreUnavailable(f"PostgreSQL is not available: {text}") from error
     raise StoreError(f"PostgreSQL: {text}") from error

@@ -4,7 +4,7 @@ For plain calls that block anyway: they need no way to Tenure's own thread and b
 statements stay prepared, which is most of what they cost. There is one such connection, used by one
 thread at a time; like all others it is made when it is needed and dropped at the first failure.
 
-Prepared statements and limits belong to the session. Behind a pooler a session is nobody's own:
+Prepared statements and settings belong to the session. Behind a pooler a session is nobody's own:
 that is noticed before anything of the kind is asked of it, and then this is not used.
 """
 
@@ -20,16 +20,14 @@ from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
 
 from tenure.backends.postgres.database import (
-    LIMITS,
     NO_ANSWER,
-    PROCESS,
     UNPREPARED,
     Database,
     has_news,
-    limits,
     liveness,
 )
 from tenure.backends.postgres.errors import translate
+from tenure.backends.postgres.session import PROCESS, settings, settings_of
 from tenure.backends.postgres.statements import Rows
 from tenure.clock import SystemClock
 from tenure.errors import StoreUnavailable
@@ -91,7 +89,8 @@ class Line:
             connection = self._connect()
         connection.until = until
         if limit != self._told:
-            connection.execute(LIMITS, limits(limit, self._name, local=False))
+            told = settings_of(limit, self._name, self._database.path, local=False)
+            connection.execute(settings(connection.info.server_version), told)
             self._told = limit
         return connection.execute(text, values, prepare=True).fetchall()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from tenure.backends.postgres.database import Connection, Database
+from tenure.backends.postgres.session import BEGIN, PATH
 from tenure.backends.postgres.statements import PACKAGE, quoted
 from tenure.backends.sql import migrations
 from tenure.errors import SchemaMismatch
@@ -46,7 +47,12 @@ def as_sql(todo: list[tuple[int, str, str]], schema: str) -> Pending:
         return Pending((), "")
     prefix = quoted(schema)
     names = tuple(f"{number:04d}_{name}" for number, name, _ in todo)
-    parts = ["BEGIN;", f"CREATE SCHEMA IF NOT EXISTS {prefix};", _LEDGER.format(schema=prefix)]
+    parts = [
+        f"{BEGIN};",
+        f"SET LOCAL search_path = {PATH};",
+        f"CREATE SCHEMA IF NOT EXISTS {prefix};",
+        _LEDGER.format(schema=prefix),
+    ]
     for (number, name, sql), full in zip(todo, names, strict=True):
         row = f"({number}, '{name}', '{version('tenure')}')"
         note = f"INSERT INTO {prefix}.migration (number, name, version) VALUES {row};"  # noqa: S608
@@ -56,30 +62,39 @@ def as_sql(todo: list[tuple[int, str, str]], schema: str) -> Pending:
 
 async def check(database: Database) -> list[tuple[int, str, str]]:
     """What is pending. Refuses tables that are too new for this code."""
-    return await database.use(lambda c: pending(c, database.schema), CHECK_PATIENCE)
+
+    async def work(connection: Connection) -> list[tuple[int, str, str]]:
+        async with database.begun(connection, CHECK_PATIENCE):
+            return await pending(connection, database.schema)
+
+    return await database.use(work, CHECK_PATIENCE)
 
 
 async def apply(database: Database) -> list[str]:
     """Apply what is pending; return the names. Of many at the same time, one does it."""
-    return await database.use(lambda connection: _apply(connection, database.schema), PATIENCE)
+
+    async def work(connection: Connection) -> list[str]:
+        async with database.begun(connection, 2 * PATIENCE):  # waiting for a lock has half of it
+            return await _apply(connection, database.schema)
+
+    return await database.use(work, PATIENCE)
 
 
 async def _apply(connection: Connection, name: str) -> list[str]:
     schema = quoted(name)
-    async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        todo = await pending(connection, name)
-        if todo:
-            if not await _found(connection, _SCHEMA, {"schema": name}):
-                await _script(connection, f"CREATE SCHEMA {schema}")
-            await _script(connection, _LEDGER.format(schema=schema))
-        for number, title, sql in todo:
-            await _script(connection, sql.format(schema=schema))
-            await connection.execute(
-                f"INSERT INTO {schema}.migration (number, name, version) VALUES (%s, %s, %s)",  # noqa: S608
-                (number, title, version("tenure")),
-            )
-        return [f"{number:04d}_{name}" for number, name, _ in todo]
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    todo = await pending(connection, name)
+    if todo:
+        if not await _found(connection, _SCHEMA, {"schema": name}):
+            await _script(connection, f"CREATE SCHEMA {schema}")
+        await _script(connection, _LEDGER.format(schema=schema))
+    for number, title, sql in todo:
+        await _script(connection, sql.format(schema=schema))
+        await connection.execute(
+            f"INSERT INTO {schema}.migration (number, name, version) VALUES (%s, %s, %s)",  # noqa: S608
+            (number, title, version("tenure")),
+        )
+    return [f"{number:04d}_{name}" for number, name, _ in todo]
 
 
 async def pending(connection: Connection, schema: str) -> list[tuple[int, str, str]]:

@@ -120,8 +120,15 @@ class PostgresRuns:
         rows = await self._database.one(self._sql["claimants"], self._named())
         return [row["node"] for row in rows]
 
-    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
-        more = {"node": node, "max_crashes": max_crashes, "error": f"its node {node} died"}
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
+        more = {
+            "node": node,
+            "max_crashes": max_crashes,
+            "error": f"its node {node} died",
+            "limit": limit,
+        }
         rows = await self._under(fence, "recover", more, (self._sql["wake"], self._wake))
         rerun = sum(row["state"] == RunState.WAITING for row in rows)
         return Recovered(rerun, len(rows) - rerun)

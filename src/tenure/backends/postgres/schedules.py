@@ -176,6 +176,7 @@ class PostgresSchedules:
                 "version": fault.version,
                 "reason": fault.reason,
                 "until": fault.until,
+                "expected": fault.expected,
             }
             statement = self._sql["put_off" if fault.until else "set_aside"]
             statements.append((statement, {**values, **about}))

@@ -93,8 +93,8 @@ class PostgresWakeups:
     async def _connect(self) -> Connection | None:
         connection = await self._database.connect()
         row = await self._ask(connection, _SESSION)
-        self.pooled = row is None or row["pid"] != connection.info.backend_pid
-        if row is None or self.pooled:
+        self.pooled = row is None
+        if row is None:
             await connection.close()
             return None
         self.session = row["pid"], row["backend_start"]
@@ -102,7 +102,11 @@ class PostgresWakeups:
         return connection
 
     async def _ask(self, connection: Connection, question: str) -> DictRow | None:
+        """None if the session is not ours alone."""
+
         async def work(connection: Connection) -> DictRow | None:
+            if not await self._database.own(connection):
+                return None
             cursor = await connection.execute(question)
             return await cursor.fetchone() if cursor.description else None
 

@@ -102,7 +102,9 @@ class SQLiteRuns:
         )
         return [row[0] for row in rows]
 
-    async def recover(self, fence: Fence, node: str, max_crashes: int) -> Recovered:
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
         def work(c: sqlite3.Connection) -> Recovered:
             self._check(c, fence)
             values = self._named(
@@ -110,7 +112,9 @@ class SQLiteRuns:
                 max_crashes=max_crashes,
                 now=to_micros(self._clock.now()),
                 error=f"its node {node} died",
+                limit=limit,
             )
+            (values["last"],) = c.execute(_sql["last_of_first"], values).fetchone()
             rerun = c.execute(_sql["rerun"], values).rowcount
             return Recovered(rerun, c.execute(_sql["lose"], values).rowcount)
 

@@ -171,6 +171,7 @@ class SQLiteSchedules:
                     version=fault.version,
                     reason=fault.reason,
                     until=_micros(fault.until),
+                    expected=_micros(fault.expected),
                     now=now,
                 )
                 c.execute(_sql["put_off" if fault.until else "set_aside"], values)

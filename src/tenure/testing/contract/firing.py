@@ -222,6 +222,30 @@ class FiringContract:
         await harness.schedules.fire(fence, [], [Fault(broken.uid, broken.version, "wrong")])
         assert await harness.the("broken") == mended
 
+    async def test_fault_until_puts_the_schedule_off_with_its_reason(
+        self, harness: Harness
+    ) -> None:
+        fence, slow = await harness.in_office(), await harness.add("slow")
+        assert slow.next_nominal is not None
+        until = slow.next_nominal + timedelta(seconds=60)
+        fault = Fault(slow.uid, slow.version, "put off", until, slow.next_nominal)
+        await harness.schedules.fire(fence, [], [fault])
+        off = await harness.the("slow")
+        assert (off.active, off.reason, off.next_due) == (True, "put off", until)
+        assert (off.next_nominal, off.version) == (slow.next_nominal, slow.version)
+        assert (await harness.schedules.due(10)).schedules == []
+
+    async def test_schedule_that_has_moved_on_is_not_put_off(self, harness: Harness) -> None:
+        """Its firing has landed after all. It would be due before its next time."""
+        fence, slow = await harness.in_office(), await harness.add("slow")
+        assert slow.next_nominal is not None
+        later = slow.next_nominal + timedelta(days=1)
+        await harness.schedules.fire(fence, [firing(slow, next_nominal=later)])
+        moved, until = await harness.the("slow"), slow.next_nominal + timedelta(seconds=60)
+        fault = Fault(slow.uid, slow.version, "put off", until, slow.next_nominal)
+        await harness.schedules.fire(fence, [], [fault])
+        assert await harness.the("slow") == moved
+
     # -- overlap --------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("state", [RunState.WAITING, RunState.CLAIMED])

@@ -49,6 +49,20 @@ class RecoveryContract:
         assert (await harness.run(run.id)).state is RunState.LOST
         assert _ids(await harness.runs.claim("second", [TASK], 5)) == [queued.id]
 
+    async def test_no_more_are_recovered_at_once_than_asked_for(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        policies = [OnCrash.RERUN, OnCrash.ABANDON, OnCrash.RERUN, OnCrash.ABANDON, OnCrash.RERUN]
+        claimed = [
+            await harness.claimed_run(f"s{number}", "dead", on_crash=on_crash)
+            for number, on_crash in enumerate(policies)
+        ]
+        assert await harness.runs.recover(fence, "dead", 3, 2) == Recovered(rerun=1, lost=1)
+        left = [run.id for run in await harness.runs.claimed("dead")]
+        assert left == sorted(run.id for run in claimed)[2:]  # the oldest first
+        assert await harness.runs.recover(fence, "dead", 3, 2) == Recovered(rerun=1, lost=1)
+        assert await harness.runs.recover(fence, "dead", 3, 2) == Recovered(rerun=1)
+        assert await harness.runs.recover(fence, "dead", 3, 2) == Recovered()
+
     async def test_recovery_of_a_node_without_claims_does_nothing(self, harness: Harness) -> None:
         fence, run = await harness.in_office(), await harness.claimed_run("a")
         assert await harness.runs.recover(fence, "nobody", 3) == Recovered()

@@ -94,6 +94,10 @@ UPDATE {schema}.run SET
     crashes = crashes + 1,
     error = %(error)s
 WHERE namespace = %(namespace)s AND state = 'claimed' AND node = %(node)s
+  AND id = ANY (ARRAY(
+      SELECT id FROM {schema}.run
+      WHERE namespace = %(namespace)s AND state = 'claimed' AND node = %(node)s
+      ORDER BY id LIMIT %(limit)s))
   AND EXISTS (
       SELECT 1 FROM {schema}.fence
       WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s

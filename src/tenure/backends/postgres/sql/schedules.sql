@@ -111,9 +111,10 @@ ORDER BY name LIMIT %(limit)s;
 
 -- name: lock
 -- Before a statement that looks at what a schedule has fired: if a firing is under way, this waits
--- for it, and the next statement sees it.
-SELECT FROM {schema}.schedule
-WHERE namespace = %(namespace)s AND name = %(name)s AND removed = 0 FOR UPDATE;
+-- for it, and the next statement sees it. It writes, and does not merely lock: so a transaction of the
+-- user's whose snapshot is older (REPEATABLE READ) is refused, instead of not seeing what was done.
+UPDATE {schema}.schedule SET updated_at = updated_at
+WHERE namespace = %(namespace)s AND name = %(name)s AND removed = 0;
 
 -- name: remove
 -- It stays for as long as its occurrences do, so that they can be found by its name.
@@ -287,6 +288,7 @@ UPDATE {schema}.schedule SET next_due = %(until)s, reason = %(reason)s,
 WHERE uid = (
       SELECT uid FROM {schema}.schedule
       WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s AND active
+        AND next_nominal IS NOT DISTINCT FROM coalesce(%(expected)s::timestamptz, next_nominal)
       FOR UPDATE SKIP LOCKED)
   AND EXISTS (
       SELECT 1 FROM {schema}.fence

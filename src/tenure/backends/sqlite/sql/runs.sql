@@ -90,16 +90,21 @@ WHERE namespace = :namespace AND state = 'claimed' AND node = :node ORDER BY id;
 SELECT DISTINCT node FROM tenure_run
 WHERE namespace = :namespace AND state = 'claimed' ORDER BY node;
 
+-- name: last_of_first
+SELECT max(id) FROM (
+    SELECT id FROM tenure_run WHERE namespace = :namespace AND state = 'claimed' AND node = :node
+    ORDER BY id LIMIT :limit);
+
 -- name: rerun
 UPDATE tenure_run
 SET state = 'waiting', crashes = crashes + 1, node = NULL, error = :error
-WHERE namespace = :namespace AND state = 'claimed' AND node = :node
+WHERE namespace = :namespace AND state = 'claimed' AND node = :node AND id <= :last
   AND on_crash = 'rerun' AND crashes + 1 < :max_crashes;
 
 -- name: lose
 UPDATE tenure_run
 SET state = 'lost', crashes = crashes + 1, finished_at = :now, error = :error
-WHERE namespace = :namespace AND state = 'claimed' AND node = :node;
+WHERE namespace = :namespace AND state = 'claimed' AND node = :node AND id <= :last;
 
 -- name: finished
 -- Its occurrence goes with it, and is as old as the run: if the clock was set back, older than its end.

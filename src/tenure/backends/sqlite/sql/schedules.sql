@@ -193,7 +193,8 @@ WHERE uid = :uid AND namespace = :namespace AND version = :version;
 -- Of one that was never planned `next_due` says where its plan begins: that is not to be lost.
 UPDATE tenure_schedule SET next_due = :until, reason = :reason,
     begins = CASE WHEN next_nominal IS NULL THEN coalesce(begins, next_due) END
-WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1;
+WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1
+  AND (:expected IS NULL OR next_nominal = :expected);
 
 -- name: to_backfill
 -- Of these nominal times, those that were neither fired when they were due nor backfilled since.

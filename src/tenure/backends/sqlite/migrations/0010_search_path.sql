@@ -1,0 +1,1 @@
+-- Nothing: SQLite has no search path. A number means the same on both stores.
