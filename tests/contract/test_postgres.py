@@ -6,7 +6,7 @@ of its own, found before the system's by the search path of the connection.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -68,7 +68,18 @@ class PostgresHarness(Harness):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.server.execute(f"UPDATE {self.shift}.shift SET seconds = seconds + %s", (seconds,))
+        self.jump(seconds)
+
+    @property
+    def jump(self) -> Callable[[float], None]:
+        def jump(seconds: float) -> None:
+            self.server.execute(f"UPDATE {self.shift}.shift SET seconds = seconds + %s", (seconds,))
+
+        return jump
+
+    async def delete(self, name: str) -> bool | None:
+        self.server.execute(f"DELETE FROM {self.schema}.lease WHERE name = %s", (name,))
+        return True
 
     async def close(self) -> None:
         for connection in self.lent:

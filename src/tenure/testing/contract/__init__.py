@@ -34,6 +34,7 @@ pytest.register_assert_rewrite(
             "due",
             "fence",
             "firing",
+            "forgetting",
             "harness",
             "joining",
             "lease_records",
@@ -54,6 +55,7 @@ from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
+from tenure.testing.contract.forgetting import ForgettingContract  # noqa: E402
 from tenure.testing.contract.harness import Harness, Lent  # noqa: E402
 from tenure.testing.contract.joining import JoiningContract  # noqa: E402
 from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
@@ -72,6 +74,7 @@ __all__ = [
     "DueContract",
     "FenceContract",
     "FiringContract",
+    "ForgettingContract",
     "Harness",
     "JoiningContract",
     "LeaseContract",
@@ -92,6 +95,7 @@ class BackendContract(
     LeaseContract,
     TakeoverContract,
     LeaseRecordContract,
+    ForgettingContract,
     ScheduleContract,
     DueContract,
     FenceContract,

@@ -1,0 +1,1 @@
+-- Holds the place of a migration that is written elsewhere.
