@@ -106,20 +106,24 @@ class MemoryRuns:
             t.wakeups.send(RUNS)
         return Recovered(rerun, lost)
 
-    async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         t = self._tables
-        t.check(fence)
+        if fence is not None:
+            t.check(fence)
         before = t.clock.now() - timedelta(seconds=older_than)
         runs = [r.id for r in t.runs.values() if r.finished_at and r.finished_at < before][:limit]
-        for run_id in runs:
-            del t.runs[run_id]
         old = [
             slot
             for slot, o in t.occurrences.items()
-            if o.recorded_at < before and o.run_id not in t.runs
+            if o.recorded_at < before and (o.run_id not in t.runs or o.run_id in runs)
         ][:limit]
-        for slot in old:
-            del t.occurrences[slot]
+        if not dry_run:
+            for run_id in runs:
+                del t.runs[run_id]
+            for slot in old:
+                del t.occurrences[slot]
         return len(runs) + len(old)
 
     async def get(self, run_id: int) -> RunRecord | None:
