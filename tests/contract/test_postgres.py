@@ -91,12 +91,12 @@ class PostgresHarness(Harness):
         self.server.close()
 
 
-_servers: list[PostgresServer] = []
+servers: list[PostgresServer] = []
 
 
 @asynccontextmanager
 async def open_postgres() -> AsyncIterator[PostgresHarness]:
-    harness = PostgresHarness(_servers[-1])
+    harness = PostgresHarness(servers[-1])
     try:
         harness.backend = await harness.another()
         yield harness
@@ -107,7 +107,7 @@ async def open_postgres() -> AsyncIterator[PostgresHarness]:
 @pytest.fixture(autouse=True, scope="module")
 def server(postgres: PostgresServer) -> None:
     """The hypothesis machines open their harness themselves, and take no fixtures."""
-    _servers.append(postgres)
+    servers.append(postgres)
 
 
 class TestPostgres(BackendContract):

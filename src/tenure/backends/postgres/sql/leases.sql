@@ -6,7 +6,7 @@ SELECT *, now() AS now FROM {schema}.lease WHERE namespace = %(namespace)s AND n
 -- bytes. starts_with() with a parameter would read all of the namespace, and so would any comparison
 -- in another collation than the index has.
 SELECT *, now() AS now FROM {schema}.lease
-WHERE namespace = %(namespace)s AND name COLLATE "C" >= %(prefix)s
+WHERE namespace || '/' = %(namespace)s || '/' AND name COLLATE "C" >= %(prefix)s
   AND name COLLATE "C" < %(beyond)s AND name COLLATE "C" > %(after)s
 ORDER BY name COLLATE "C" LIMIT %(limit)s::bigint;
 
@@ -86,13 +86,18 @@ LEFT JOIN taken ON true
 LEFT JOIN (SELECT *, now() AS now FROM before WHERE NOT EXISTS (SELECT 1 FROM taken)) AS was ON true;
 
 -- name: renew
+-- The namespace comes with each name: if it was known beforehand, the server might read all of it.
+WITH g AS MATERIALIZED (
+    SELECT %(namespace)s::text AS namespace, x.*
+    FROM unnest(%(names)s::text[], %(holders)s::text[], %(terms)s::bigint[]) AS x (name, holder, term)
+)
 UPDATE {schema}.lease l SET
     counter = l.counter + 1, renewed_at = now(),
     expires_at = now() + make_interval(secs => l.ttl),
     boot = %(boot)s, expires_boot = %(boot_now)s::double precision + l.ttl,
     session = %(session)s, session_start = %(session_start)s
-FROM unnest(%(names)s::text[], %(holders)s::text[], %(terms)s::bigint[]) AS g (name, holder, term)
-WHERE l.namespace = %(namespace)s AND l.name = g.name AND l.holder = g.holder AND l.term = g.term
+FROM g
+WHERE l.namespace = g.namespace AND l.name = g.name AND l.holder = g.holder AND l.term = g.term
 RETURNING l.name, l.holder, l.term;
 
 -- name: release
@@ -125,13 +130,15 @@ SELECT before.*, pg_notify(%(channel)s, %(topic)s) FROM before;
 
 -- name: forget
 -- Only what is as it was when it was judged. The floor is raised in the same step.
-WITH gone AS (
-    DELETE FROM {schema}.lease l
-    USING unnest(%(names)s::text[], %(terms)s::bigint[], %(counters)s::bigint[], %(reasons)s::text[])
-        AS g (name, term, counter, reason)
-    WHERE l.namespace = %(namespace)s AND l.name = g.name AND l.term = g.term
+WITH g AS MATERIALIZED (
+    SELECT %(namespace)s::text AS namespace, x.*
+    FROM unnest(%(names)s::text[], %(terms)s::bigint[], %(counters)s::bigint[], %(reasons)s::text[])
+        AS x (name, term, counter, reason)
+), gone AS (
+    DELETE FROM {schema}.lease l USING g
+    WHERE l.namespace = g.namespace AND l.name = g.name AND l.term = g.term
       AND l.counter = g.counter
-    RETURNING l.name, l.term, l.holder, l.expires_at, g.reason
+    RETURNING l.namespace, l.name, l.term, l.holder, l.expires_at, g.reason
 ), raised AS (
     INSERT INTO {schema}.lease_floor AS f (namespace, term)
     SELECT %(namespace)s, max(term) FROM gone HAVING count(*) > 0
@@ -140,7 +147,7 @@ WITH gone AS (
     UPDATE {schema}.lease_history h
     SET ended_at = least(gone.expires_at, now()), reason = gone.reason
     FROM gone
-    WHERE h.namespace = %(namespace)s AND h.name = gone.name AND h.term = gone.term
+    WHERE h.namespace = gone.namespace AND h.name = gone.name AND h.term = gone.term
       AND h.ended_at IS NULL AND gone.holder IS NOT NULL
 )
 SELECT count(*) AS forgotten FROM gone;
@@ -148,22 +155,25 @@ SELECT count(*) AS forgotten FROM gone;
 -- name: forget_history
 -- What is too old, and what is too much: of all lines the newest are counted, and of the others
 -- Tenure's own are left to their age.
+--
+-- Whether a lease stands for an open line is asked of each by itself: of all at once the server would
+-- read all leases.
 WITH old AS (
-    SELECT h.name, h.term FROM {schema}.lease_history h
-    WHERE h.namespace = %(namespace)s
+    SELECT h.ctid FROM {schema}.lease_history h
+    WHERE h.namespace || '/' = %(namespace)s || '/'
       AND h.acquired_at < least(now(), %(now)s) - make_interval(secs => %(older_than)s)
       AND (h.ended_at < least(now(), %(now)s) - make_interval(secs => %(older_than)s)
-           OR h.ended_at IS NULL AND NOT EXISTS (
-               SELECT 1 FROM {schema}.lease l
-               WHERE l.namespace = h.namespace AND l.name = h.name AND l.term = h.term
-                 AND l.holder IS NOT NULL))
+           OR h.ended_at IS NULL AND h.term IS DISTINCT FROM (
+               SELECT l.term FROM {schema}.lease l
+               WHERE l.namespace = h.namespace AND l.name = h.name AND l.holder IS NOT NULL))
     ORDER BY h.acquired_at LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
 ), surplus AS (
-    SELECT h.name, h.term FROM {schema}.lease_history h
-    WHERE h.namespace = %(namespace)s AND h.ended_at IS NOT NULL
+    SELECT h.ctid FROM {schema}.lease_history h
+    WHERE h.namespace || '/' = %(namespace)s || '/' AND h.ended_at IS NOT NULL
       AND h.acquired_at <= (
-          SELECT n.acquired_at FROM {schema}.lease_history n WHERE n.namespace = %(namespace)s
+          SELECT n.acquired_at FROM {schema}.lease_history n
+          WHERE n.namespace || '/' = %(namespace)s || '/'
           ORDER BY n.acquired_at DESC LIMIT 1 OFFSET %(keep)s)
       AND NOT (h.name COLLATE "C" >= %(own)s AND h.name COLLATE "C" < %(beyond_own)s)
       AND NOT EXISTS (SELECT 1 FROM old)
@@ -171,8 +181,8 @@ WITH old AS (
     FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM {schema}.lease_history h
-    USING (SELECT name, term FROM old UNION ALL SELECT name, term FROM surplus) g
-    WHERE NOT %(dry_run)s AND h.namespace = %(namespace)s AND h.name = g.name AND h.term = g.term
+    WHERE NOT %(dry_run)s
+      AND h.ctid = ANY (ARRAY(SELECT ctid FROM old UNION ALL SELECT ctid FROM surplus))
     RETURNING h.term
 ), raised AS (
     INSERT INTO {schema}.lease_floor AS f (namespace, term)
@@ -182,7 +192,7 @@ WITH old AS (
 SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM surplus) AS forgotten;
 
 -- name: history
-SELECT * FROM {schema}.lease_history WHERE namespace = %(namespace)s
+SELECT * FROM {schema}.lease_history WHERE namespace || '/' = %(namespace)s || '/'
 ORDER BY acquired_at DESC, term DESC LIMIT %(limit)s;
 
 -- name: history_of

@@ -13,12 +13,11 @@ ORDER BY name LIMIT :limit;
 SELECT max(:floor,
         coalesce((SELECT term FROM tenure_lease_floor WHERE namespace = :namespace), 0),
         coalesce((SELECT term FROM tenure_lease WHERE namespace = :namespace AND name = :name), 0),
-        coalesce(last.term, 0)) AS term,
-    last.term AS last
-FROM (SELECT 1) LEFT JOIN (
-    SELECT term FROM tenure_lease_history
-    WHERE namespace = :namespace AND name = :name ORDER BY term DESC LIMIT 1
-) AS last;
+        coalesce(last, 0)) AS term, last
+FROM (
+    SELECT (
+        SELECT term FROM tenure_lease_history
+        WHERE namespace = :namespace AND name = :name ORDER BY term DESC LIMIT 1) AS last);
 
 -- name: acquire
 -- The one statement that decides. It takes a lease that is free, is the caller's own, has expired on
