@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from tenure.backends.base import LeaseStore, ReleaseStore, RunStore
+from tenure.backends.base import FREE_AFTER, LeaseStore, ReleaseStore, RunStore
 from tenure.clock import Clock
 from tenure.errors import Fenced
 from tenure.facts import Facts, RunsRecovered
@@ -25,6 +25,8 @@ LATEST_RETRY = 1.0
 """A keeper whose store was away tries again sooner than this."""
 PRUNE_EVERY = 60.0
 PRUNE_BATCH = 1_000
+FORGET_PAGES = 10
+BURY_BATCH = 50
 
 
 class Reaper(Service):
@@ -55,6 +57,8 @@ class Reaper(Service):
         self._grace = max(settings.renew_every, LATEST_RETRY)
         self._absent_since: dict[str, float] = {}
         self._pruned_at = clock.monotonic()
+        self._forgotten: dict[str, str] = {}
+        """How far forgetting has come, for each prefix."""
 
     async def step(self) -> float | None:
         fence = self._leading()
@@ -113,8 +117,30 @@ class Reaper(Service):
     async def _prune(self, fence: Fence) -> None:
         async with asyncio.timeout(self._settings.call_timeout):
             pruned = await self._runs.prune(fence, self._settings.retention, PRUNE_BATCH)
-            await self._leases.forget(PRESENCE, self._settings.retention)
-            used = declared_by(await self._leases.all(PRESENCE))
-            await self._releases.prune(fence, self._settings.retention, used)
+            await self._forget_leases()
+            presences = await self._leases.all(PRESENCE)
+            await self._releases.prune(fence, self._settings.retention, declared_by(presences))
+        await self._bury_idle(fence, presences)
         if pruned < PRUNE_BATCH:
             self._pruned_at = self.clock.monotonic()
+
+    async def _forget_leases(self) -> None:
+        """The presences of nodes that left or were buried, and locks that nobody uses any more."""
+        retention = self._settings.retention
+        for prefix in (PRESENCE, ""):
+            for _ in range(FORGET_PAGES):
+                forgotten = await self._leases.forget(
+                    prefix, retention, free_after=FREE_AFTER, after=self._forgotten.get(prefix, "")
+                )
+                self._forgotten[prefix] = forgotten.after
+                if not forgotten.after:
+                    break
+        await self._leases.forget_history(retention, limit=PRUNE_BATCH)
+
+    async def _bury_idle(self, fence: Fence, presences: list[LeaseRecord]) -> None:
+        """Nodes that died without a claim: nobody else would ever say that they are gone."""
+        dead = [p for p in presences if p.holder is not None and not p.live]
+        for presence in dead[:BURY_BATCH]:
+            node = presence.name.removeprefix(PRESENCE)
+            if await self._seems_dead(node, presence):
+                await self._bury(fence, node)

@@ -1,5 +1,5 @@
-"""PostgreSQL passes the contract in a database that is not in the order of bytes, and finds leases by
-what their names begin with, however many others there are."""
+"""PostgreSQL passes the contract in a database that has another order than that of bytes. It finds
+leases by what their names begin with, however many others there are."""
 
 from __future__ import annotations
 

@@ -138,7 +138,10 @@ async def test_postgresql_keeps_leases_by_key(postgres: PostgresServer) -> None:
         common = {"namespace": "default", "name": "job", "limit": 100, "after": ""}
         old = {"older_than": 1.0, "now": NOW, "keep": 5, "own": "a", "beyond_own": "b"}
         gone = {"names": ["a"], "terms": [1], "counters": [1], "reasons": ["x"]}
-        asked = {"page": {"prefix": "a", "beyond": "b"}, "history_of": {}}
+        asked: dict[str, dict[str, Any]] = {
+            "page": {"prefix": "a", "beyond": "b"},
+            "history_of": {},
+        }
         asked |= {"forget": gone, "forget_history": old | {"dry_run": False}}
         asked |= {"acquire": _acquiring(backend.leases), "read": {}}
         asked |= {"renew": _renewing(backend.leases)}

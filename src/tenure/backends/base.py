@@ -132,8 +132,8 @@ class LeaseStore(Protocol):
 
         - A forgotten name never gets a term again that it had: see above.
         - Its history stays. The line of a holder that nobody ended says when it ran out, and why.
-        - It looks at `limit` leases or so, beginning where the last call ended: `after` is what that
-          call returned. An empty `Forgotten.after` says that the end was reached.
+        - It looks at `limit` leases or so, beginning where the last call ended: `after` is what
+          that call returned. An empty `Forgotten.after` says that the end was reached.
         - A clock that was set forward since this backend was opened makes nothing older.
         - With `dry_run` nothing is changed: it counts.
         """

@@ -4,10 +4,10 @@
     tenure:{namespace}:leases          all names
     tenure:{namespace}:history         past holders of Tenure's own leases
     tenure:{namespace}:history:locks   and of all others
-    tenure:{namespace}:server          the server as last met (began.lua), the greatest term (floor.lua)
+    tenure:{namespace}:server          the server as last met, see began.lua; the greatest term
 
-The term is the greatest of the last one + 1, the namespace's greatest + 1, the caller's floor + 1 and
-the server's time in milliseconds: so it grows even if the server forgot everything.
+The term is the greatest of the last one + 1, the namespace's greatest + 1, the caller's floor + 1
+and the server's time in milliseconds: so it grows even if the server forgot everything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What one process has seen of the leases in a file, and whether they are live.
 
-On one boot of one kernel `expires` can be compared. From another boot the renewal counter must stand
-still for a full ttl on our own clock. And where the lock file, or the table of processes, proves that
-a holder is gone, nobody waits.
+Holder and candidate on one kernel read the same boot clock, so `expires` can be compared. From
+another boot (the machine restarted, or another machine shares the file) it cannot: then the renewal
+counter must stand still for a full ttl on our own clock. And where the lock file, or the table of
+processes, proves that the holder is gone, nobody waits at all.
 """
 
 from __future__ import annotations
