@@ -50,7 +50,7 @@ OWN = "tenure/"
 """How the names of Tenure's own leases begin: leadership, and the presence of nodes."""
 FREE_AFTER = 300.0
 """How many seconds a lease that nobody holds is remembered. Its term is safe without it."""
-KEPT_LINES = 5_000
+KEPT_LINES = 1_000
 """How many lines of history the leases of users leave behind."""
 
 
