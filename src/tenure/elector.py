@@ -56,6 +56,8 @@ class Elector(Service):
         self._office = office
         self._changed = changed
         self._held: Held | None = None
+        self.unanswered = False
+        """Was the lease asked for, and nobody knows what came of it?"""
         self._in_office = False
         self._floor = 0
         self._seen: LeaseRecord | None = None
@@ -74,6 +76,10 @@ class Elector(Service):
     @property
     def held(self) -> Held | None:
         return self._held
+
+    @property
+    def ttl(self) -> float:
+        return self._settings.ttl
 
     @property
     def seen(self) -> LeaseRecord | None:
@@ -157,6 +163,7 @@ class Elector(Service):
 
     async def _campaign(self) -> float | None:
         begun = self._read_at = self.clock.monotonic()
+        self.unanswered = True
         async with asyncio.timeout(self._settings.call_timeout):
             answer = await self._leases.acquire(
                 self.name,
@@ -165,6 +172,7 @@ class Elector(Service):
                 fenced=self._office is not None,
                 floor=self._floor,
             )
+        self.unanswered = False
         if isinstance(answer, LeaseRecord):
             self._saw(answer, begun)
             self.facts.tell(LeaseHeldElsewhere(self.name, answer.term, answer.holder))

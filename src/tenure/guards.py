@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from tenure.backends.base import Wakeups, lease_topic
+from tenure.backends.base import OWN, lease_topic
 from tenure.elector import Elector
 from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable
 from tenure.facts import StoreFailed, StoreRecovered
@@ -19,10 +19,10 @@ from tenure.settings import check_ttl
 from tenure.threads import Threads
 
 if TYPE_CHECKING:
+    from tenure.connected import Connected
     from tenure.lease import Lease
     from tenure.locks import Leases
 
-RESERVED = "tenure/"
 WhenHeld = Literal["fail", "skip", "standby"]
 
 
@@ -69,9 +69,11 @@ class Turns:
 class Campaign:
     """An elector at work, woken when its lease is released."""
 
-    def __init__(self, elector: Elector, wakeups: Wakeups) -> None:
+    def __init__(self, elector: Elector, connected: Connected) -> None:
         self.elector = elector
+        self._connected = connected
         self._pid = os.getpid()
+        wakeups = connected.backend.wakeups
         self._unsubscribe = wakeups.subscribe(lease_topic(elector.name), elector.wake)
         elector.start()
 
@@ -87,8 +89,17 @@ class Campaign:
         return self.elector.held
 
     async def abandon(self) -> None:
+        elector = self.elector
         await self.end()
-        await self.elector.resign()
+        known = not elector.unanswered
+        try:
+            await elector.resign()
+        except BaseException:
+            known = False
+            raise
+        finally:
+            if not known:
+                self._connected.unanswered.add(elector.name, elector.holder.id, elector.ttl)
 
 
 class Hold:
@@ -102,7 +113,7 @@ class Hold:
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        self._lease = self._leases.call(self._enter())
+        self._lease = self._leases.bring(self._enter())
         return self._lease
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
@@ -110,7 +121,7 @@ class Hold:
             self._left(self._leases.call(self._exit()), exc_type)
 
     async def __aenter__(self) -> Lease:
-        self._lease = await self._leases.call_async(self._enter())
+        self._lease = await self._leases.bring_async(self._enter())
         return self._lease
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc: object) -> None:
@@ -135,6 +146,7 @@ class Hold:
                 while campaign.elector.leading is None:
                     changed.clear()
                     await changed.wait()
+            held = await campaign.end()
         except TimeoutError:
             await campaign.abandon()
             record = campaign.elector.seen or answer
@@ -143,8 +155,8 @@ class Hold:
         except BaseException:
             await campaign.abandon()
             raise
-        held = await campaign.end()
         assert held is not None
+        self._leases._connected.acquired()
         return self._leases.lease(held)
 
     async def _exit(self) -> bool:
@@ -197,7 +209,11 @@ class Leadership:
         return self._leases.lease(held) if held is not None and held.trusted else None
 
     def start(self) -> Self:
-        self._leases.call(self._start())
+        try:
+            self._leases.call(self._start())
+        except BaseException:
+            self._undo()
+            raise
         return self
 
     def stop(self) -> None:
@@ -211,11 +227,19 @@ class Leadership:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await self._leases.call_async(self._start())
+        try:
+            await self._leases.call_async(self._start())
+        except BaseException:
+            self._undo()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._leases.call_async(self._stop())
+
+    def _undo(self) -> None:
+        """Interrupted before the caller knew that it had begun: nobody would ever stop it."""
+        self._leases._connected.soon(lambda: asyncio.ensure_future(self._stop()))
 
     async def _start(self) -> None:
         if self._campaign is None:
@@ -237,6 +261,8 @@ class Leadership:
         if leading == self._told:
             return
         self._told = leading
+        if leading:
+            self._leases._connected.acquired()
         if leading and self._on_start is not None:
             self._tell(self._on_start, self.lease)
         elif not leading and self._on_stop is not None:
@@ -268,8 +294,8 @@ class Leadership:
 def check_name(name: str, ttl: float) -> str:
     if not name or len(name) > 200 or not name.isprintable():
         raise ConfigError(f"a lease's name is 1 to 200 printable characters, not {name!r}.")
-    if name.startswith(RESERVED):
-        raise ConfigError(f"names that begin with {RESERVED!r} are Tenure's own: {name!r}.")
+    if name.startswith(OWN):
+        raise ConfigError(f"names that begin with {OWN!r} are Tenure's own: {name!r}.")
     check_ttl(ttl)
     return name
 

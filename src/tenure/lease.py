@@ -102,8 +102,14 @@ class Lease:
         return bool(renewed)
 
     async def give_back(self) -> bool:
-        connected = await self._leases.connected()
-        return await connected.keeper.release(self._held)
+        connected, grant = await self._leases.connected(), self._held.grant
+        released = False
+        try:
+            released = await connected.keeper.release(self._held)
+        finally:
+            if not released:  # it may be somebody else's; or nobody has answered
+                connected.unanswered.add(grant.name, grant.holder, grant.ttl)
+        return released
 
     def __repr__(self) -> str:
         state = "held" if self.held else (self._held.over or "suspended")

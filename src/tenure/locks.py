@@ -15,14 +15,14 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
-from tenure.backends.base import LeaseStore, LocalLeases
+from tenure.backends.base import LocalLeases
 from tenure.clock import Clock, SystemClock
 from tenure.connected import Connected
 from tenure.elector import Elector
-from tenure.errors import ConfigError, LeaseHeld, StoreUnavailable
+from tenure.errors import ConfigError, LeaseHeld, StoreUnavailable, TenureError
 from tenure.facts import Facts, LeaseAcquired, LeaseHeldElsewhere, LeaseReleased
 from tenure.guards import Campaign, Hold, Leadership, Skipped, Turns, check_name
 from tenure.identity import new_holder
@@ -65,19 +65,25 @@ class Leases:
         """Take the lease for `ttl` seconds, or None if it is held. Nobody renews it but you."""
         local = self.local()
         if local is not None:
-            begun = self._clock.monotonic()
-            here = local.acquire_here(check_name(name, ttl), new_holder(), ttl)
+            check_name(name, ttl)
+            begun, holder = self._clock.monotonic(), new_holder()
+            try:
+                here = local.acquire_here(name, holder, ttl)
+            except BaseException:
+                self._connected.lost(name, holder.id, ttl)
+                raise
             if isinstance(here, Grant):
                 self._facts.tell(LeaseAcquired(name, here.term, here.holder))
+                self._connected.acquired()
                 return Lease(self, Held(here, self._clock, begun), here=True)
             if not self._seems_left_over(here):
                 self._facts.tell(LeaseHeldElsewhere(name, here.term, here.holder))
                 return None
-        answer = self.call(self.take(name, ttl, keep=False))
+        answer = self.bring(self.take(name, ttl, keep=False))
         return answer if isinstance(answer, Lease) else None
 
     def inspect(self, name: str) -> LeaseRecord | None:
-        """Who holds it, since when, until when; None if it was never held."""
+        """Who holds it, since when, until when; None if nobody has held it for some minutes."""
 
         async def read() -> LeaseRecord | None:
             return await (await self.connected()).backend.leases.read(name)
@@ -191,7 +197,11 @@ class Leases:
         return local if local is not None and local.reachable_here else None
 
     def release_here(self, local: LocalLeases, grant: Grant) -> bool:
-        released = local.release_here(grant)
+        try:
+            released = local.release_here(grant)
+        except BaseException:
+            self._connected.lost(grant.name, grant.holder, grant.ttl)
+            raise
         if released:
             self._facts.tell(LeaseReleased(grant.name, grant.term, grant.holder))
         return released
@@ -204,13 +214,14 @@ class Leases:
         check_name(name, ttl)
         connected = await self.connected()
         try:
-            begun, answer = await self._ask(connected.backend.leases, name, new_holder(), ttl)
+            begun, answer = await self._ask(connected, name, new_holder(), ttl)
         except TimeoutError as error:
             raise StoreUnavailable(f"lease {name!r} was not acquired: {why(error)}") from error
         if isinstance(answer, LeaseRecord):
             self._facts.tell(LeaseHeldElsewhere(name, answer.term, answer.holder))
             return answer
         held = Held(answer, self._clock, begun)
+        connected.acquired()
         if keep:
             connected.keeper.keep(held)
         else:
@@ -218,7 +229,7 @@ class Leases:
         return self.lease(held)
 
     async def _ask(
-        self, leases: LeaseStore, name: str, holder: Holder, ttl: float
+        self, connected: Connected, name: str, holder: Holder, ttl: float
     ) -> tuple[float, Grant | LeaseRecord]:
         """Ask for it; and if a past boot of the machine seems to hold it, watch it for its ttl.
 
@@ -228,8 +239,12 @@ class Leases:
         until: float | None = None
         while True:
             begun = self._clock.monotonic()
-            async with asyncio.timeout(max(ttl / 3, 1.0)):
-                answer = await leases.acquire(name, holder, ttl)
+            try:
+                async with asyncio.timeout(max(ttl / 3, 1.0)):
+                    answer = await connected.backend.leases.acquire(name, holder, ttl)
+            except BaseException:
+                connected.unanswered.add(name, holder.id, ttl)
+                raise
             if isinstance(answer, Grant) or not self._seems_left_over(answer):
                 return begun, answer
             if until is None:
@@ -271,7 +286,29 @@ class Leases:
             self._facts,
             changed=changed,
         )
-        return Campaign(elector, connected.backend.wakeups)
+        return Campaign(elector, connected)
+
+    def bring(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run what may come back with a lease. If the caller is interrupted before it has it, it
+        is given back: nobody else knows of it."""
+        carriers: list[asyncio.Task[Any]] = []
+        try:
+            return self.call(_carried(coroutine, carriers))
+        except BaseException:
+            self._take_back(carriers)
+            raise
+
+    async def bring_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The same, awaited."""
+        carriers: list[asyncio.Task[Any]] = []
+        try:
+            return await self.call_async(_carried(coroutine, carriers))
+        except BaseException:
+            self._take_back(carriers)
+            raise
+
+    def _take_back(self, carriers: list[asyncio.Task[Any]]) -> None:
+        self._connected.soon(lambda: asyncio.ensure_future(_taken_back(carriers)))
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._own().engine.call(coroutine)
@@ -285,3 +322,20 @@ class Leases:
             _inherited.append(self._connected)
             self._connected = self._connect()
         return self._connected
+
+
+async def _carried(coroutine: Coroutine[Any, Any, T], carriers: list[asyncio.Task[Any]]) -> T:
+    carrier = asyncio.current_task()
+    assert carrier is not None
+    carriers.append(carrier)
+    return await coroutine
+
+
+async def _taken_back(carriers: list[asyncio.Task[Any]]) -> None:
+    for carrier in carriers:
+        await asyncio.wait([carrier])
+        if carrier.cancelled() or carrier.exception() is not None:
+            continue
+        if isinstance(carrier.result(), Lease):
+            with suppress(TenureError):
+                await carrier.result().give_back()

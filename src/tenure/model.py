@@ -120,6 +120,19 @@ class Tenure:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What a call of `LeaseStore.forget` did."""
+
+    count: int
+    after: str = ""
+    """Where the next call goes on; empty if this one came to the end."""
+
+
+DELETED = "its lease was deleted"
+"""Why a line of history ended whose lease was gone when the next holder came."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fence:
     """The right under which a leader writes: a term and its holder, within a scope."""
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from math import inf
 from typing import TypeVar
 
-from tenure.backends.base import LeaseStore, ReleaseStore, RunStore
+from tenure.backends.base import FREE_AFTER, LeaseStore, ReleaseStore, RunStore
 from tenure.clock import Clock
 from tenure.errors import Fenced
 from tenure.facts import Facts, HistoryBehind, RunsRecovered
@@ -38,6 +38,9 @@ PRUNE_BATCH = 500
 """How many runs one transaction removes: as long as that takes others may have to wait."""
 PRUNE_FOR = 1.0
 """How long a step removes history before it looks for dead nodes again."""
+FORGET_PAGES = 10
+"""How many pages of leases one step looks through for what can be forgotten."""
+BURY_BATCH = 50
 
 
 class Reaper(Service):
@@ -80,6 +83,8 @@ class Reaper(Service):
         """When it was last known that retention is behind, and by how much."""
         limit = settings.call_timeout
         self._recovering, self._pruning = Portion(RECOVER_BATCH, limit), Portion(PRUNE_BATCH, limit)
+        self._forgotten: dict[str, str] = {}
+        """How far forgetting has come, for each prefix."""
 
     async def step(self) -> float | None:
         fence = self._leading()
@@ -202,6 +207,28 @@ class Reaper(Service):
 
     async def _forget(self, fence: Fence) -> None:
         async with asyncio.timeout(self._settings.call_timeout):
-            await self._leases.forget(PRESENCE, self._settings.retention)
-            used = declared_by(await self._leases.all(PRESENCE))
-            await self._releases.prune(fence, self._settings.retention, used)
+            await self._forget_leases()
+            presences = await self._leases.all(PRESENCE)
+            await self._releases.prune(fence, self._settings.retention, declared_by(presences))
+        await self._bury_idle(fence, presences)
+
+    async def _forget_leases(self) -> None:
+        """The presences of nodes that left or were buried, and locks that nobody uses any more."""
+        retention = self._settings.retention
+        for prefix in (PRESENCE, ""):
+            for _ in range(FORGET_PAGES):
+                forgotten = await self._leases.forget(
+                    prefix, retention, free_after=FREE_AFTER, after=self._forgotten.get(prefix, "")
+                )
+                self._forgotten[prefix] = forgotten.after
+                if not forgotten.after:
+                    break
+        await self._leases.forget_history(retention, limit=PRUNE_BATCH)
+
+    async def _bury_idle(self, fence: Fence, presences: list[LeaseRecord]) -> None:
+        """Nodes that died without a claim: nobody else would ever say that they are gone."""
+        dead = [p for p in presences if p.holder is not None and not p.live]
+        for presence in dead[:BURY_BATCH]:
+            node = presence.name.removeprefix(PRESENCE)
+            if await self._seems_dead(node, presence):
+                await self._bury(fence, node)

@@ -6,8 +6,8 @@ store beside it.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 
 import redis
@@ -53,6 +53,17 @@ class RedisHarness(Harness):
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self._move(self.shift + seconds)
+
+    @property
+    def jump(self) -> Callable[[float], None]:
+        return lambda seconds: self._move(self.shift + seconds)
+
+    async def delete(self, name: str) -> bool | None:
+        """In a cluster the key is with one of them."""
+        for line in self.lines:
+            with suppress(redis.ResponseError):
+                line.delete(f"tenure:{{{self.namespace}}}:lease:{name}")
+        return True
 
     def _move(self, shift: float) -> None:
         self.shift = shift

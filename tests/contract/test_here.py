@@ -51,7 +51,7 @@ open_redis: OpenHarness = partial(open_here, _open_redis)
 @pytest.fixture(autouse=True, scope="module")
 def servers(postgres: PostgresServer) -> Iterator[None]:
     """The hypothesis machines open their harness themselves, and take no fixtures."""
-    test_postgres._servers.append(postgres)
+    test_postgres.servers.append(postgres)
     valkey = ValkeyServer(clock=True)
     try:
         _valkeys.append(valkey.start())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tenure.backends.base import Backend
 from tenure.backends.memory import MemoryBackend
+from tenure.backends.memory.leases import MemoryLeases
 from tenure.testing import FakeClock
 from tenure.testing.contract import BackendContract, Harness, lease_machine, run_machine
 
@@ -25,6 +26,16 @@ class MemoryHarness(Harness):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
+
+    @property
+    def jump(self) -> Callable[[float], None]:
+        return self.clock.jump
+
+    async def delete(self, name: str) -> bool | None:
+        leases = self.backend.leases
+        assert isinstance(leases, MemoryLeases)
+        del leases._leases[name]
+        return True
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ of its own, and the backend is made to look there before it looks at the system'
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -68,7 +68,18 @@ class PostgresHarness(Harness):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.server.execute(f"UPDATE {self.shift}.shift SET seconds = seconds + %s", (seconds,))
+        self.jump(seconds)
+
+    @property
+    def jump(self) -> Callable[[float], None]:
+        def jump(seconds: float) -> None:
+            self.server.execute(f"UPDATE {self.shift}.shift SET seconds = seconds + %s", (seconds,))
+
+        return jump
+
+    async def delete(self, name: str) -> bool | None:
+        self.server.execute(f"DELETE FROM {self.schema}.lease WHERE name = %s", (name,))
+        return True
 
     async def close(self) -> None:
         for connection in self.lent:
@@ -80,12 +91,12 @@ class PostgresHarness(Harness):
         self.server.close()
 
 
-_servers: list[PostgresServer] = []
+servers: list[PostgresServer] = []
 
 
 @asynccontextmanager
 async def open_postgres() -> AsyncIterator[PostgresHarness]:
-    harness = PostgresHarness(_servers[-1])
+    harness = PostgresHarness(servers[-1])
     try:
         harness.backend = await harness.another()
         yield harness
@@ -96,7 +107,7 @@ async def open_postgres() -> AsyncIterator[PostgresHarness]:
 @pytest.fixture(autouse=True, scope="module")
 def server(postgres: PostgresServer) -> None:
     """The hypothesis machines open their harness themselves, and take no fixtures."""
-    _servers.append(postgres)
+    servers.append(postgres)
 
 
 class TestPostgres(BackendContract):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -39,6 +39,15 @@ class SQLiteHarness(Harness):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
+
+    @property
+    def jump(self) -> Callable[[float], None]:
+        return self.clock.jump
+
+    async def delete(self, name: str) -> bool | None:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute("DELETE FROM tenure_lease WHERE name = ?", (name,))
+        return True
 
     async def orphan(self, name: str) -> Grant | None:
         """A closed backend has let go of its byte in the lock file, as an ended process has."""
@@ -107,7 +116,18 @@ class TestNamespaces:
         await other.in_office(1, "bob")
         assert [record.holder for record in await other.leases.all()] == ["bob"]
         assert [line.holder for line in await other.leases.history()] == ["bob"]
-        assert await other.leases.forget("", 0.0) == 0
+        assert (await other.leases.forget("", 0.0)).count == 0
+        assert await other.leases.forget_history(0.0) == 0
+
+    async def test_forgetting_in_one_leaves_the_other_alone(self, harness: SQLiteHarness) -> None:
+        other = await harness.namespace("other")
+        for namespace in (harness, other):
+            await namespace.leases.release(await namespace.grant("job", floor=50))
+        await harness.advance(harness.ttl * 3)
+        assert (await harness.leases.forget("", harness.ttl)).count == 1
+        assert await harness.leases.forget_history(harness.ttl) == 1
+        assert (len(await other.leases.all()), len(await other.leases.history())) == (1, 1)
+        assert (await other.grant("new")).term == 1
 
     async def test_schedules_and_runs_are_separate(self, harness: SQLiteHarness) -> None:
         other = await harness.namespace("other")

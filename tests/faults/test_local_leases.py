@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +43,10 @@ class Place:
         return self.url.replace(str(self.line.port), str(self.server.port))
 
 
-@pytest.fixture(params=["postgres", "redis"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+@contextmanager
+def open_place(kind: str) -> Iterator[Place]:
     server: PostgresServer | ValkeyServer
-    if request.param == "postgres":
-        server = PostgresServer(fsync="off")
-    else:
-        server = ValkeyServer(clock=True)
+    server = PostgresServer(fsync="off") if kind == "postgres" else ValkeyServer(clock=True)
     try:
         server.start()
         if isinstance(server, ValkeyServer):
@@ -57,6 +55,12 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
             yield Place(server, line, server.url.replace(str(server.port), str(line.port)))
     finally:
         server.close()
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with open_place(request.param) as place:
+        yield place
 
 
 @pytest.fixture

@@ -87,14 +87,18 @@ class CallsItSucceeded(_Recounts):
 class PrunesTheYoung(MemoryRuns):
     """Whatever is finished goes."""
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         return await super().prune(fence, 0.0, limit)
 
 
 class PrunesTheUnfinished(MemoryRuns):
     """Whatever is old goes."""
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         pruned = await super().prune(fence, older_than, limit)
         before = self._tables.clock.now() - timedelta(seconds=older_than)
         old = [run.id for run in self._tables.runs.values() if run.created_at < before]
@@ -106,7 +110,9 @@ class PrunesTheUnfinished(MemoryRuns):
 class PrunesWhatIsNeeded(MemoryRuns):
     """Old occurrences go, also those that keep their run from being made again."""
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         pruned = await super().prune(fence, older_than, limit)
         before = self._tables.clock.now() - timedelta(seconds=older_than)
         occurrences = self._tables.occurrences

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from typing import Literal, Self
 
-Mode = Literal["pass", "slow", "trickle", "half-open", "cut"]
+Mode = Literal["pass", "slow", "trickle", "mute", "half-open", "cut"]
 _CHUNK = 65536
 _RESET = struct.pack("ii", 1, 0)  # close without lingering: the other end gets an RST
 
@@ -20,6 +20,8 @@ class Proxy:
     pass        as if it was not there
     slow        everything arrives `delay` seconds later
     trickle     one byte every `delay` seconds
+    mute        what clients say arrives, and nothing comes back; lines that lost an answer this way
+                never bring another
     half-open   everything is taken and nothing delivered, in both directions, ends included;
                 lines that lost something this way stay dead for good
     cut         lines are reset, and new ones as soon as they are made
@@ -138,7 +140,9 @@ class Proxy:
                 await asyncio.sleep(self._delay)
             if self._mode == "half-open":
                 line.dead = True
-            if line.dead or sink is None:
+            if self._mode == "mute" and sink is line.client:
+                line.mute = True
+            if line.dead or sink is None or (line.mute and sink is line.client):
                 if ends:
                     await self._ending.wait()  # its end is not told either
             elif ends:
@@ -162,6 +166,7 @@ class _Line:
         self.client = client
         self.server: socket.socket | None = None
         self.dead = False
+        self.mute = False
 
     async def reach(self, port: int) -> None:
         self.server = socket.socket()

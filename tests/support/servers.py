@@ -48,10 +48,18 @@ def _lives(process: Path) -> bool:
 
 
 class PostgresServer:
-    """A PostgreSQL of our own: a direct child, so that it can be killed and started again."""
+    """A PostgreSQL of our own: a direct child, so that it can be killed and started again.
+
+    `locale`, such as en_US: texts are in its order; else they are in the order of their bytes.
+    """
 
     def __init__(
-        self, binaries: Path | None = None, *, directory: Path | None = None, **settings: str
+        self,
+        binaries: Path | None = None,
+        *,
+        directory: Path | None = None,
+        locale: str | None = None,
+        **settings: str,
     ) -> None:
         self.binaries = binaries or _postgres_binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-", dir=directory))
@@ -64,7 +72,10 @@ class PostgresServer:
         if identity:
             os.chown(self.folder, identity["user"], identity["group"])
         command = [self.binaries / "initdb", "-D", self.data, "-U", "tenure", "-A", "trust"]
-        self._run([*map(str, command), "-E", "UTF8", "--no-locale", "--no-sync"])
+        if locale is not None:
+            self.environment["LOCPATH"] = str(self._make_locale(locale))
+        order = "--no-locale" if locale is None else f"--locale={locale}.UTF-8"
+        self._run([*map(str, command), "-E", "UTF8", order, "--no-sync"])
 
     @property
     def url(self) -> str:
@@ -140,9 +151,29 @@ class PostgresServer:
             else:
                 return
 
+    def _make_locale(self, name: str) -> Path:
+        """Few machines have one, and the servers from wheels have no ICU. This one is for this
+        server alone."""
+        made = self.folder / "locales"
+        made.mkdir()
+        if shutil.which("localedef") is None:
+            raise RuntimeError("localedef is missing: install the locale tools of the system")
+        command = ["localedef", "-c", "-i", name, "-f", "UTF-8", str(made / f"{name}.UTF-8")]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if not any(made.iterdir()):
+            raise RuntimeError(f"localedef cannot make {name}: {done.stderr.decode()[-500:]}")
+        if unprivileged():
+            subprocess.run(["chmod", "-R", "a+rX", str(made)], check=True)
+        return made
+
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(
-            command, capture_output=True, check=False, cwd=self.folder, **unprivileged()
+            command,
+            capture_output=True,
+            check=False,
+            cwd=self.folder,
+            env={**os.environ, **self.environment},
+            **unprivileged(),
         )
         if done.returncode:
             raise RuntimeError(f"{command[0]} failed: {done.stderr.decode()}")

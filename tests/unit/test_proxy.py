@@ -99,6 +99,26 @@ def test_half_open_line_says_nothing_and_stays_dead(proxy: Proxy) -> None:
         assert fresh.recv(100) == b"again"
 
 
+def test_mute_line_carries_questions_and_no_answers() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Proxy(server.getsockname()[1]) as proxy,
+        _connect(proxy) as line,
+        server.accept()[0] as other,
+    ):
+        proxy.become("mute")
+        line.sendall(b"question")
+        assert other.recv(100) == b"question"
+        other.sendall(b"answer")
+        line.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            line.recv(100)
+        proxy.become("pass")
+        other.sendall(b"another answer")
+        with pytest.raises(TimeoutError):
+            line.recv(100)
+
+
 def test_cut_lines_are_reset(proxy: Proxy) -> None:
     with _connect(proxy) as line:
         line.sendall(b"hello")

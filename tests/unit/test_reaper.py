@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tenure.backends.base import FREE_AFTER
 from tenure.backends.memory import MemoryBackend
 from tenure.errors import StoreUnavailable
 from tenure.facts import HistoryBehind, RunsRecovered
@@ -329,6 +330,57 @@ async def test_retention_that_catches_up_is_not_behind(world: World) -> None:
         await world.step()
         world.clock.advance(PRUNE_EVERY / 2)
     assert "history.behind" not in names(world.told)
+
+
+async def test_presence_of_a_node_that_left_goes_after_minutes(world: World) -> None:
+    """Each look at the nodes reads all of them, and restarts add up."""
+    left, alive = await world.node("left"), await world.node("alive")
+    await world.backend.leases.release(left, "left")
+    for _ in range(7):
+        world.clock.advance(PRUNE_EVERY)
+        await world.backend.leases.renew([alive])
+        await world.reaper.step()
+    assert [x.name for x in await world.backend.leases.all(PRESENCE)] == [alive.name]
+    [line] = await world.backend.leases.history(left.name)
+    assert line.end == "left"
+
+
+async def test_idle_node_that_died_is_not_still_held_in_the_history(world: World) -> None:
+    grant = await world.node("dead")
+    world.clock.advance(PRUNE_EVERY)
+    await world.reaper.step()
+    assert [(x.holder, x.end) for x in await world.backend.leases.history(grant.name)] == [
+        ("ann", "buried"),
+        ("dead", "expired"),
+    ]
+    assert await world.backend.leases.renew([grant]) == set()
+    assert world.told == []
+
+
+async def test_idle_node_that_lives_keeps_its_lease(world: World) -> None:
+    """Nobody's lease is shortened: not that of a slow node, nor when all were cut off."""
+    slow = await world.node("slow")
+    world.clock.advance(PRUNE_EVERY)
+    world.steady = 0.0
+    await world.reaper.step()
+    assert await world.backend.leases.renew([slow]) == {slow}
+    world.steady = float("inf")
+    world.clock.advance(PRUNE_EVERY)
+    world.leases.before["acquire"] = lambda: world.backend.leases.renew([slow])
+    await world.reaper.step()
+    assert world.leases.calls["acquire"] == 1
+    assert await world.backend.leases.renew([slow]) == {slow}
+
+
+async def test_locks_that_nobody_uses_are_forgotten_too(world: World) -> None:
+    for n in range(30):
+        grant = await world.backend.leases.acquire(f"order {n}", holder("ann"), TTL)
+        assert isinstance(grant, Grant)
+        await world.backend.leases.release(grant)
+    world.clock.advance(FREE_AFTER + PRUNE_EVERY)
+    await world.reaper.step()
+    assert await world.backend.leases.all() == []
+    assert len(await world.backend.leases.history()) == 30
 
 
 async def test_clearing_away_is_done_now_and_then(world: World) -> None:

@@ -31,6 +31,7 @@ from tenure.model import (
     Finding,
     Fired,
     Firing,
+    Forgotten,
     Grant,
     Holder,
     LeaseRecord,
@@ -46,6 +47,12 @@ from tenure.model import (
 
 SCHEDULES = "schedules"
 RUNS = "runs"
+OWN = "tenure/"
+"""How the names of Tenure's own leases begin: leadership, and the presence of nodes."""
+FREE_AFTER = 300.0
+"""How many seconds a lease that nobody holds is remembered. Its term is safe without it."""
+KEPT_LINES = 1_000
+"""How many lines of history the leases of users leave behind."""
 
 
 def lease_topic(name: str) -> str:
@@ -56,7 +63,12 @@ class LeaseStore(Protocol):
     """Named rights, each held by one holder, for a limited time, under a term.
 
     A lease is *live* while it has a holder, has not expired on the store's clock, and its holder
-    is not proven dead. Terms of a name only grow, also across release, expiry and eviction.
+    is not proven dead.
+
+    **Terms of a name only grow**, whatever happens to the name between two grants: release, expiry,
+    eviction, being forgotten. The store keeps one high-water term for each namespace. Whatever
+    drops a record of a term raises it to that term, in the same step, and every new term is above
+    it. So records can go, and no term comes back.
     """
 
     async def acquire(
@@ -72,7 +84,9 @@ class LeaseStore(Protocol):
         """Take the lease if it is not live: a Grant, or the record of who holds it.
 
         - Decided by one atomic statement: of any number of simultaneous calls one is granted.
-        - The new term is greater than every earlier term of the name, and greater than `floor`.
+        - The new term is greater than every earlier term of the name, and greater than `floor`;
+          also if the name was forgotten, or if its record was deleted by hand and its history is
+          still there. The history then says that the lease of the last holder was deleted.
         - A holder that asks again for what it already holds gets a new term, and its earlier
           grant is over. So a grant whose reply was lost blocks nobody; whoever wants a lock that
           excludes its own process too uses a holder of its own.
@@ -103,14 +117,47 @@ class LeaseStore(Protocol):
         """
         ...
 
-    async def forget(self, prefix: str, older_than: float) -> int:
-        """Drop free or expired leases whose names start with `prefix` and whose last renewal is
-        more than `older_than` seconds ago, and history that ended before that. Only for names
-        that never come back (presence of nodes): forgetting a name forgets its term."""
+    async def forget(
+        self,
+        prefix: str,
+        older_than: float,
+        *,
+        free_after: float | None = None,
+        limit: int = 1_000,
+        after: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Drop leases whose names start with `prefix` and that nobody has used for long: free ones
+        not renewed for `free_after` seconds (`older_than` unless given), and those that ran out and
+        that nobody ended, not renewed for `older_than` seconds. Never a live one.
+
+        - A forgotten name never gets a term again that it had: see above.
+        - Its history stays. The line of a holder that nobody ended says when it ran out, and why.
+        - It looks at `limit` leases or so, beginning where the last call ended: `after` is what
+          that call returned. An empty `Forgotten.after` says that the end was reached.
+        - A clock that was set forward since this backend was opened makes nothing older.
+        - With `dry_run` nothing is changed: it counts.
+        """
+        ...
+
+    async def forget_history(
+        self,
+        older_than: float,
+        *,
+        keep: int = KEPT_LINES,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> int:
+        """Drop lines of the history that ended more than `older_than` seconds ago, and lines whose
+        lease is gone without a word; return how many, at most `limit` or so. Of names that are not
+        Tenure's own all but the newest lines go, about `keep` of them, however young.
+
+        Clocks and terms: as `forget`. The line of a lease that is held always stays.
+        """
         ...
 
     async def read(self, name: str) -> LeaseRecord | None:
-        """The lease as it is now; None if it was never held."""
+        """The lease as it is now; None if it was never held, or was forgotten."""
         ...
 
     async def all(self, prefix: str = "") -> list[LeaseRecord]:
@@ -282,12 +329,20 @@ class ReleaseStore(Protocol):
         ...
 
     async def prune(
-        self, fence: Fence, older_than: float, keep: Collection[tuple[str, str]]
+        self,
+        fence: Fence | None,
+        older_than: float,
+        keep: Collection[tuple[str, str]],
+        *,
+        dry_run: bool = False,
     ) -> int:
         """Forget releases that were announced more than `older_than` seconds ago; return how many.
 
-        Those in `keep` (app, digest) stay, and the newest of each app. Raises `Fenced` as `fire`
-        does.
+        - Those in `keep` (app, digest) are in use. They stay, and are remembered for at least a
+          quarter of that time after they were last named here. So does the newest of each app.
+        - With a fence, raises `Fenced` as `fire` does. Without one anybody may do it: see
+          `RunStore.prune`; but `keep` must name all that live.
+        - With `dry_run` nothing is changed: it counts.
         """
         ...
 
@@ -348,11 +403,19 @@ class RunStore(Protocol):
         """
         ...
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         """Delete finished runs and occurrences recorded more than `older_than` seconds ago, at
         most `limit` of each, the oldest first; return how many. What `backfill` has to know of
-        that is noted in the same transaction. Raises `Fenced` as `fire` does; without a fence
-        nobody's office is asked for."""
+        that is noted in the same transaction. With `dry_run` nothing is changed: it counts.
+
+        With a fence, raises `Fenced` as `fire` does: a leader of the past stops. Without one
+        anybody may do it, as an operator does. It is safe beside a leader and beside others who do
+        the same: nothing that has finished changes again; a schedule moved on in the transaction
+        that recorded its occurrence, so that one cannot be fired a second time; and to delete what
+        is gone already changes nothing.
+        """
         ...
 
     async def oldest(self) -> datetime | None:

@@ -15,6 +15,7 @@ row is a hint. Only fenced leases are shortened by it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +25,9 @@ from tenure.identity import clock_domain, is_dead
 from tenure.model import Holder, LeaseRecord
 
 LOOKS = 2
+MOST_SIGHTINGS = 10_000
+"""How many leases a process watches. Those that it has not looked at for longest go: to forget a
+sighting only ever makes a takeover slower."""
 Row = Mapping[str, Any]
 """A stored lease, with `now`: the server's clock when it was read."""
 
@@ -146,9 +150,13 @@ class Judge:
 
     def _sighting(self, row: Row) -> _Sighting:
         self._look_for_jumps(row)
-        seen = self._seen.get(row["name"])
+        seen = self._seen.pop(row["name"], None)
         if seen is None or mark(seen.row) != mark(row):
-            seen = self._seen[row["name"]] = _Sighting(row, self._clock.monotonic())
+            seen = _Sighting(row, self._clock.monotonic())
+        self._seen[row["name"]] = seen
+        if len(self._seen) > MOST_SIGHTINGS:
+            with suppress(RuntimeError, StopIteration):  # another thread does the same
+                self._seen.pop(next(iter(self._seen)), None)
         return seen
 
 

@@ -33,3 +33,14 @@ def migrations(package: str) -> list[tuple[int, str, str]]:
         if match:
             found.append((int(match[1]), match[2], file.read_text(encoding="utf-8")))
     return sorted(found)
+
+
+def beyond(prefix: str) -> str:
+    """The first text, in the order of code points, after all that begin with the prefix."""
+    for place in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[place]) + 1
+        if code == 0xD800:
+            code = 0xE000  # what is between is no text
+        if code <= 0x10FFFF:
+            return prefix[:place] + chr(code)
+    return "\U0010ffff" * 250

@@ -17,6 +17,7 @@ COMMANDS = {
     "schedules": "List, show, add, change, pause, resume, run and remove schedules.",
     "runs": "List runs and show one, with its error.",
     "leases": "Who holds which lease and lock; their history; evict by force.",
+    "prune": "Delete old runs, occurrences, lease history and unused leases, now.",
     "doctor": "Check the store and the cluster, and say what to do.",
     "migrate": "Create the tables, or bring them up to date.",
     "backup": "Copy a SQLite store to a file, while everything runs.",

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from tenure.backends.base import lease_topic
+from tenure.backends.ages import Ages
+from tenure.backends.base import KEPT_LINES, OWN, lease_topic
 from tenure.backends.memory.wakeups import MemoryWakeups
 from tenure.clock import Clock
 from tenure.model import (
+    DELETED,
+    Forgotten,
     Grant,
     Holder,
     LeaseRecord,
@@ -38,8 +41,11 @@ class MemoryLeases:
     def __init__(self, clock: Clock, wakeups: MemoryWakeups) -> None:
         self._clock = clock
         self._wakeups = wakeups
+        self._ages = Ages(clock)
         self._leases: dict[str, _Lease] = {}
         self._history: list[Tenure] = []
+        self._highest = 0
+        """The greatest term that was dropped."""
 
     async def acquire(
         self,
@@ -56,8 +62,11 @@ class MemoryLeases:
             if self._live(lease) and lease.holder.id != holder.id:
                 return self._record(lease)
             self._end(lease, "asked again" if lease.holder.id == holder.id else "expired")
-        term = max(lease.term if lease else 0, floor) + 1
         now, clock = self._clock.now(), self._clock.monotonic()
+        past = [lease.term] if lease else [line.term for line in self._history if line.name == name]
+        if lease is None and past:
+            self._end_line(name, DELETED, now)
+        term = max(floor, self._highest, *past) + 1
         self._leases[name] = _Lease(
             name, term, holder, ttl, fenced, 0, now, now, clock + ttl, dict(info or {})
         )
@@ -95,21 +104,61 @@ class MemoryLeases:
         self._wakeups.send(lease_topic(lease.name))
         return before
 
-    async def forget(self, prefix: str, older_than: float) -> int:
-        before = self._clock.now() - timedelta(seconds=older_than)
+    async def forget(
+        self,
+        prefix: str,
+        older_than: float,
+        *,
+        free_after: float | None = None,
+        limit: int = 1_000,
+        after: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        names = sorted(n for n in self._leases if n.startswith(prefix) and n > after)
+        expired_before = self._ages.before(older_than)
+        free_before = self._ages.before(older_than if free_after is None else free_after)
         old = [
-            lease.name
-            for lease in self._leases.values()
-            if lease.name.startswith(prefix) and not self._live(lease) and lease.renewed_at < before
+            lease
+            for lease in map(self._leases.__getitem__, names[:limit])
+            if lease.renewed_at < (free_before if lease.holder is None else expired_before)
+            and not self._live(lease)
         ]
-        for name in old:
-            del self._leases[name]
-        self._history = [
-            t
-            for t in self._history
-            if (t.name not in old if t.ended_at is None else t.ended_at >= before)
-        ]
+        for lease in [] if dry_run else old:
+            if lease.holder is not None:
+                over = lease.renewed_at + timedelta(seconds=lease.ttl)
+                self._end_line(lease.name, "expired", min(over, self._clock.now()))
+            self._highest = max(self._highest, lease.term)
+            del self._leases[lease.name]
+        return Forgotten(len(old), names[limit - 1] if len(names) > limit else "")
+
+    async def forget_history(
+        self,
+        older_than: float,
+        *,
+        keep: int = KEPT_LINES,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> int:
+        before = self._ages.before(older_than)
+        old = [
+            line
+            for number, line in enumerate(self._history)
+            if not self._stands(line)
+            and ((line.ended_at or line.acquired_at) < before or self._surplus(line, number, keep))
+        ][:limit]
+        if not dry_run:
+            self._history = [line for line in self._history if line not in old]
+            self._highest = max((self._highest, *(line.term for line in old)))
         return len(old)
+
+    def _stands(self, line: Tenure) -> bool:
+        """Is it the line of a lease that is held?"""
+        lease = self._leases.get(line.name)
+        held = lease is not None and lease.holder is not None and lease.term == line.term
+        return line.ended_at is None and held
+
+    def _surplus(self, line: Tenure, number: int, keep: int) -> bool:
+        return not line.name.startswith(OWN) and number < len(self._history) - keep
 
     async def read(self, name: str) -> LeaseRecord | None:
         lease = self._leases.get(name)
@@ -136,10 +185,13 @@ class MemoryLeases:
 
     def _end(self, lease: _Lease, reason: str) -> None:
         lease.holder = None
+        self._end_line(lease.name, reason, self._clock.now())
+
+    def _end_line(self, name: str, reason: str, at: datetime) -> None:
         for i in range(len(self._history) - 1, -1, -1):
             line = self._history[i]
-            if line.name == lease.name and line.ended_at is None:
-                self._history[i] = replace(line, ended_at=self._clock.now(), end=reason)
+            if line.name == name and line.ended_at is None:
+                self._history[i] = replace(line, ended_at=at, end=reason)
                 break
 
     def _record(self, lease: _Lease) -> LeaseRecord:

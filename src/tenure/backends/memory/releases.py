@@ -33,10 +33,17 @@ class MemoryReleases:
         )
 
     async def prune(
-        self, fence: Fence, older_than: float, keep: Collection[tuple[str, str]]
+        self,
+        fence: Fence | None,
+        older_than: float,
+        keep: Collection[tuple[str, str]],
+        *,
+        dry_run: bool = False,
     ) -> int:
-        self._tables.check(fence)
-        before = self._tables.clock.now() - timedelta(seconds=older_than)
+        if fence is not None:
+            self._tables.check(fence)
+        now, age = self._tables.clock.now(), timedelta(seconds=older_than)
+        before = now - age
         old = [
             (app, release.digest)
             for app in {app for app, _ in self._releases}
@@ -45,8 +52,14 @@ class MemoryReleases:
             and release.announced_at < before
             and (app, release.digest) not in keep
         ]
+        if dry_run:
+            return len(old)
         for key in old:
             del self._releases[key]
+        for key in keep:
+            used = self._releases.get(key)
+            if used is not None and used.announced_at and used.announced_at < now - age / 2:
+                self._releases[key] = replace(used, announced_at=now - age / 4)
         return len(old)
 
     def _of(self, app: str) -> list[Release]:

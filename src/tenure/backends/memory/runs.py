@@ -149,24 +149,27 @@ class MemoryRuns:
             t.wakeups.send(RUNS)
         return Recovered(rerun, lost)
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         t = self._tables
         if fence is not None:
             t.check(fence)
         before = t.clock.now() - timedelta(seconds=older_than)
         ended = sorted((r.finished_at, r.id) for r in t.runs.values() if r.finished_at)
-        runs = [t.runs[id_] for at, id_ in ended[:limit] if at < before]
-        for run in runs:
-            del t.runs[run.id]
-            t.put_back.pop(run.id, None)
-            t.pruned_to = max(*_ends(run), t.pruned_to or run.nominal)
+        runs = [id_ for at, id_ in ended[:limit] if at < before]
         old = [
             slot
             for slot, o in t.occurrences.items()
-            if o.recorded_at < before and o.run_id not in t.runs
+            if o.recorded_at < before and (o.run_id not in t.runs or o.run_id in runs)
         ][:limit]
-        for slot in old:
-            del t.occurrences[slot]
+        if not dry_run:
+            for run_id in runs:
+                run = t.runs.pop(run_id)
+                t.put_back.pop(run_id, None)
+                t.pruned_to = max(*_ends(run), t.pruned_to or run.nominal)
+            for slot in old:
+                del t.occurrences[slot]
         return len(runs) + len(old)
 
     async def oldest(self) -> datetime | None:

@@ -12,15 +12,18 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
-from tenure.backends.base import lease_topic
+from tenure.backends.ages import Ages
+from tenure.backends.base import KEPT_LINES, OWN, lease_topic
 from tenure.backends.exchange import awaited, blocking
 from tenure.backends.judge import Judge, Row, mark
 from tenure.backends.postgres.database import Database
 from tenure.backends.postgres.line import Line
+from tenure.backends.postgres.statements import Rows
 from tenure.backends.postgres.wakeups import PostgresWakeups
+from tenure.backends.sql import beyond
 from tenure.clock import Clock
 from tenure.errors import StoreUnavailable
-from tenure.model import Grant, Holder, LeaseRecord, Tenure
+from tenure.model import DELETED, Forgotten, Grant, Holder, LeaseRecord, Tenure
 
 ATTEMPTS = 5
 Values = dict[str, Any]
@@ -44,6 +47,7 @@ class PostgresLeases:
         self._clock = clock
         self._sql = database.statements("sql/leases.sql")
         self._judge = Judge(clock)
+        self._ages = Ages(clock)
         self._line = Line(database, "tenure locks")
 
     def close(self) -> None:
@@ -98,6 +102,7 @@ class PostgresLeases:
             "ttl": float(ttl),
             "fenced": fenced,
             "info": json.dumps(dict(info)),
+            "deleted": DELETED,
             **self._ours(),
         }
         dead, reason = None, "asked again"
@@ -159,29 +164,79 @@ class PostgresLeases:
         rows = await self._database.one(self._sql["evict"], {**self._key(name), "reason": reason})
         return self._record(rows[0]) if rows else None
 
-    async def forget(self, prefix: str, older_than: float) -> int:
-        values = {"namespace": self._namespace, "prefix": prefix, "older_than": older_than}
-        rows = await self._database.one(self._sql["all"], values)
-        limit = timedelta(seconds=older_than)
-        old = [r for r in rows if r["now"] - r["renewed_at"] > limit and not self._judge.live(r)]
-        await self._database.run(
-            *((self._sql["forget"], row) for row in old),
-            *((self._sql["forget_history_of"], row) for row in old),
-            (self._sql["forget_history"], values),
-        )
-        return len(old)
+    async def forget(
+        self,
+        prefix: str,
+        older_than: float,
+        *,
+        free_after: float | None = None,
+        limit: int = 1_000,
+        after: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        rows = await self._database.one(self._sql["page"], self._prefixed(prefix, after, limit))
+        last = rows[-1]["name"] if len(rows) == limit else ""
+        old = self._old(rows, older_than, older_than if free_after is None else free_after)
+        if not old or dry_run:
+            return Forgotten(len(old), last)
+        values = {
+            "namespace": self._namespace,
+            "names": [row["name"] for row in old],
+            "terms": [row["term"] for row in old],
+            "counters": [row["counter"] for row in old],
+            "reasons": [self._judge.why_not_live(row) for row in old],
+        }
+        [done] = await self._database.one(self._sql["forget"], values)
+        return Forgotten(done["forgotten"], last)
+
+    def _old(self, rows: Rows, expired: float, free: float) -> Rows:
+        """Those that nobody has used for so long, by the server's clock and by ours.
+
+        None that is younger than any statement can be: an `acquire` that looked before another
+        took the lease, and gave it back, must still meet its record, or would repeat its term.
+        """
+        least = 2 * self._database.longest
+
+        def is_old(row: Row) -> bool:
+            age = timedelta(seconds=max(least, free if row["holder"] is None else expired))
+            return bool(row["renewed_at"] < min(row["now"], self._ages.now()) - age)
+
+        return [row for row in rows if is_old(row) and not self._judge.live(row)]
+
+    async def forget_history(
+        self,
+        older_than: float,
+        *,
+        keep: int = KEPT_LINES,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> int:
+        values = {
+            "namespace": self._namespace,
+            "now": self._ages.now(),
+            "older_than": older_than,
+            "keep": keep,
+            "limit": limit,
+            "own": OWN,
+            "beyond_own": beyond(OWN),
+            "dry_run": dry_run,
+        }
+        [done] = await self._database.one(self._sql["forget_history"], values)
+        forgotten: int = done["forgotten"]
+        return forgotten
 
     async def read(self, name: str) -> LeaseRecord | None:
         rows = await self._database.one(self._sql["read"], self._key(name))
         return self._record(rows[0]) if rows else None
 
     async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        values = {"namespace": self._namespace, "prefix": prefix}
-        return [self._record(r) for r in await self._database.one(self._sql["all"], values)]
+        rows = await self._database.one(self._sql["page"], self._prefixed(prefix))
+        return [self._record(row) for row in rows]
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         values = {"namespace": self._namespace, "name": name, "limit": limit}
-        rows = await self._database.one(self._sql["history"], values)
+        text = self._sql["history" if name is None else "history_of"]
+        rows = await self._database.one(text, values)
         return [
             Tenure(
                 name=row["name"],
@@ -206,6 +261,15 @@ class PostgresLeases:
             return False
         (look,) = await self._database.one(self._sql["session_gone"], row)
         return self._judge.session_gone(record.name, look["gone"])
+
+    def _prefixed(self, prefix: str, after: str = "", limit: int | None = None) -> Values:
+        return {
+            "namespace": self._namespace,
+            "prefix": prefix,
+            "beyond": beyond(prefix),
+            "after": after,
+            "limit": limit,
+        }
 
     def _key(self, name: str) -> dict[str, Any]:
         return {

@@ -49,15 +49,29 @@ class PostgresReleases:
         )
 
     async def prune(
-        self, fence: Fence, older_than: float, keep: Collection[tuple[str, str]]
+        self,
+        fence: Fence | None,
+        older_than: float,
+        keep: Collection[tuple[str, str]],
+        *,
+        dry_run: bool = False,
     ) -> int:
-        office = self._schedules.of(fence)
-        kept = arrays(list(keep), ("apps", "digests"))
-        _, stood, rows = await self._database.run(
-            self._schedules.entering(fence),
-            (self._schedules.statement("fence"), office),
-            (self._sql["prune"], {**office, **kept, "older_than": older_than}),
-        )
-        self._schedules.check(fence, stood)
+        values = {
+            "namespace": self._namespace,
+            "older_than": older_than,
+            "dry_run": dry_run,
+            **dict.fromkeys(("scope", "term", "holder")),
+            **arrays(list(keep), ("apps", "digests")),
+        }
+        if fence is None or dry_run:
+            rows = await self._database.one(self._sql["prune"], values)
+        else:
+            office = self._schedules.of(fence)
+            _, stood, rows = await self._database.run(
+                self._schedules.entering(fence),
+                (self._schedules.statement("fence"), office),
+                (self._sql["prune"], values | office),
+            )
+            self._schedules.check(fence, stood)
         pruned: int = rows[0]["pruned"]
         return pruned

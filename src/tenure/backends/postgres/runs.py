@@ -133,11 +133,14 @@ class PostgresRuns:
         rerun = sum(row["state"] == RunState.WAITING for row in rows)
         return Recovered(rerun, len(rows) - rerun)
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
         more = {"older_than": older_than, "limit": limit}
-        if fence is None:
-            nobody = self._named(scope=None, term=None, holder=None)
-            rows = await self._database.one(self._sql["prune"], {**nobody, **more})
+        if dry_run or fence is None:
+            nobody = dict.fromkeys(("scope", "term", "holder"))
+            text = self._sql["prunable" if dry_run else "prune"]
+            rows = await self._database.one(text, self._named(**more, **nobody))
         else:
             rows = await self._under(fence, "prune", more)
         pruned: int = rows[0]["pruned"]

@@ -1,10 +1,13 @@
 """Leases on Redis: a hash for each, changed by scripts alone, readable with redis-cli.
 
-    tenure:{namespace}:lease:<name>   the lease      tenure:{namespace}:leases    all names
-    tenure:{namespace}:history        past holders   tenure:{namespace}:server    see began.lua
+    tenure:{namespace}:lease:<name>    the lease
+    tenure:{namespace}:leases          all names
+    tenure:{namespace}:history         past holders of Tenure's own leases
+    tenure:{namespace}:history:locks   and of all others
+    tenure:{namespace}:server          the server as last met, see began.lua; the greatest term
 
-The term is the greatest of the last one + 1, the caller's floor + 1 and the server's time in
-milliseconds: so it grows even if the server forgot everything.
+The term is the greatest of the last one + 1, the namespace's greatest + 1, the caller's floor + 1
+and the server's time in milliseconds: so it grows even if the server forgot everything.
 """
 
 from __future__ import annotations
@@ -18,21 +21,24 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from tenure.backends.base import lease_topic
+from tenure.backends.ages import Ages
+from tenure.backends.base import KEPT_LINES, OWN, lease_topic
 from tenure.backends.exchange import awaited, blocking
 from tenure.backends.judge import Judge, Row, mark
 from tenure.backends.redis.client import Calls, script
 from tenure.backends.redis.line import Line
+from tenure.backends.redis.records import Page, current, nobody_known, past, refusal, row_of
 from tenure.backends.redis.target import Target
 from tenure.backends.redis.wakeups import RedisWakeups
 from tenure.clock import Clock, from_micros
 from tenure.errors import StoreError, StoreUnavailable
-from tenure.model import Grant, Holder, LeaseRecord, Tenure
+from tenure.model import Forgotten, Grant, Holder, LeaseRecord, Tenure
 
 KEEP_HISTORY = 1_000
+"""How many lines each of the two histories has at the most."""
+PAGE = 500
+"""How many leases one script looks at: others wait meanwhile."""
 NOT_YET = -1
-_NUMBERS = {"term": int, "counter": int, "pid": int, "started": int, "client": int}
-_TIMES = ("acquired_at", "renewed_at", "expires_at")
 
 
 class RedisLeases:
@@ -45,18 +51,22 @@ class RedisLeases:
         self._wakeups = wakeups
         self._clock = clock
         self._judge = Judge(clock)
+        self._ages = Ages(clock)
         # The braces are Redis's own: all keys of a namespace live in one slot of a cluster.
         self._prefix = f"tenure:{{{namespace}}}:"
         self._names = f"{self._prefix}leases"
-        self._history = f"{self._prefix}history"
+        self._own_history = f"{self._prefix}history"
+        self._history = f"{self._prefix}history:locks"
         self._server = f"{self._prefix}server"
         self._call_names = map(f"{token_hex(4)}-{{}}".format, count(1))
         """Names for calls, so that one which the driver sends once more is known to be the same."""
         texts = {
-            "acquire": script("began") + script("acquire"),
+            "acquire": script("began") + script("floor") + script("acquire"),
             "renew": script("began") + script("renew"),
             "release": script("release"),
-            "forget": script("forget"),
+            "page": script("page"),
+            "forget": script("floor") + script("forget"),
+            "forget_history": script("forget_history"),
         }
         self._scripts = {name: client.register_script(text) for name, text in texts.items()}
         self._line = Line(target, texts)
@@ -114,17 +124,17 @@ class RedisLeases:
             **self._ours(),
         }
         reply = yield json.dumps(request)
-        row, unsettled = _refusal(name, reply)
+        row, unsettled = refusal(name, reply)
         why = None if row is None or unsettled else self._judge.why_not_live(row)
         if why is not None:
             dead = [str(part) for part in mark(row)]
             reply = yield json.dumps({**request, "dead": dead, "reason": why})
-            row, unsettled = _refusal(name, reply)
+            row, unsettled = refusal(name, reply)
         if len(reply) == 1:
             self._judge.forget(name)
             return Grant(name, holder.id, int(reply[0]), ttl)
         if unsettled is not None and (row is None or row["holder"] is None):
-            return _unsettled(name, ttl, unsettled)
+            return nobody_known(name, ttl, unsettled)
         assert row is not None
         return self._record(row)
 
@@ -157,7 +167,7 @@ class RedisLeases:
     async def evict(self, name: str, reason: str) -> LeaseRecord | None:
         request = self._end(name, reason, {"force": True})
         reply = await self._run("release", self._keys(name), request)
-        row = _row(name, reply[1:], reply[0]) if reply else None
+        row = row_of(name, reply[1:], reply[0]) if reply else None
         return None if row is None else self._record(row)
 
     def _end(self, name: str, reason: str, about: dict[str, Any]) -> str:
@@ -171,24 +181,59 @@ class RedisLeases:
         }
         return json.dumps(request)
 
-    async def forget(self, prefix: str, older_than: float) -> int:
-        forgotten = 0
-        for row in await self._rows(prefix):
-            age = (row["now"] - row["renewed_at"]).total_seconds()
-            if age > older_than and not self._judge.live(row):
-                keys = [self._key(row["name"]), self._names]
-                forgotten += await self._run(
-                    "forget", keys, row["name"], row["term"], row["counter"]
-                )
-                await self._drop_history(lambda line, name=row["name"]: line["name"] == name)
-        before = (await self.now() - timedelta(seconds=older_than)).timestamp() * 1000
-        await self._drop_history(lambda line: float(line["ended_at"]) < before)
-        return forgotten
+    async def forget(
+        self,
+        prefix: str,
+        older_than: float,
+        *,
+        free_after: float | None = None,
+        limit: int = 1_000,
+        after: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        page = await self._page(prefix, after, min(limit, PAGE))
+        free = older_than if free_after is None else free_after
+        old = [row for row in page.rows if self._is_old(row, older_than, free)]
+        if dry_run or not (old or page.leaseless):
+            return Forgotten(len(old), page.after)
+        leases: list[list[Any]] = [
+            [
+                row["name"],
+                str(row["term"]),
+                str(row["counter"]),
+                self._judge.why_not_live(row),
+                row["name"].startswith(OWN),
+            ]
+            for row in old
+        ]
+        leases += [[name, "", "", "", False] for name in page.leaseless]
+        keys = [self._names, self._server, self._own_history, self._history]
+        request = {"leases": leases, "lease": self._key(""), "keep": KEEP_HISTORY}
+        return Forgotten(await self._run("forget", keys, json.dumps(request)), page.after)
 
-    async def _drop_history(self, old: Any) -> None:
-        for text in await self._calls.make(self._client.lrange(self._history, 0, -1)):
-            if old(json.loads(text)):
-                await self._calls.make(self._client.lrem(self._history, 1, text))
+    def _is_old(self, row: Row, expired: float, free: float) -> bool:
+        age = timedelta(seconds=free if row["holder"] is None else expired)
+        old = row["renewed_at"] < min(row["now"], self._ages.now()) - age
+        return old and not self._judge.live(row)
+
+    async def forget_history(
+        self,
+        older_than: float,
+        *,
+        keep: int = KEPT_LINES,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> int:
+        request = {
+            "now": self._ages.now().timestamp() * 1000,
+            "age": older_than * 1000,
+            "keep": KEEP_HISTORY,
+            "limit": limit,
+            "dry_run": dry_run,
+        }
+        gone = await self._run("forget_history", [self._own_history], json.dumps(request))
+        request |= {"keep": min(keep, KEEP_HISTORY), "limit": limit - gone}
+        return int(gone + await self._run("forget_history", [self._history], json.dumps(request)))
 
     async def read(self, name: str) -> LeaseRecord | None:
         row = await self._read(name)
@@ -199,11 +244,12 @@ class RedisLeases:
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         rows = await self._rows("") if name is None else [await self._read(name)]
-        lines = [_current(row) for row in rows if row is not None and row["holder"] is not None]
-        for text in await self._calls.make(self._client.lrange(self._history, 0, -1)):
-            line = json.loads(text)
-            if name is None or line["name"] == name:
-                lines.append(_past(line))
+        lines = [current(row) for row in rows if row is not None and row["holder"] is not None]
+        for key in (self._own_history, self._history):
+            for text in await self._calls.make(self._client.lrange(key, 0, -1)):
+                line = json.loads(text)
+                if name is None or line["name"] == name:
+                    lines.append(past(line))
         lines.sort(key=lambda line: (line.acquired_at, line.term), reverse=True)
         return lines[:limit]
 
@@ -230,7 +276,8 @@ class RedisLeases:
         return f"{self._prefix}lease:{name}"
 
     def _keys(self, name: str) -> list[str]:
-        return [self._key(name), self._history, self._names, self._server]
+        history = self._own_history if name.startswith(OWN) else self._history
+        return [self._key(name), history, self._names, self._server]
 
     def _ours(self) -> dict[str, Any]:
         return {
@@ -252,86 +299,32 @@ class RedisLeases:
         now = await self.now()
         fields = await self._calls.make(self._client.hgetall(self._key(name)))
         flat = [part for pair in fields.items() for part in pair]
-        return _row(name, flat, str(now.timestamp() * 1000))
+        return row_of(name, flat, str(now.timestamp() * 1000))
 
     async def _rows(self, prefix: str) -> list[dict[str, Any]]:
-        names = await self._calls.make(self._client.smembers(self._names))
-        rows = [await self._read(name) for name in sorted(names) if name.startswith(prefix)]
-        return [row for row in rows if row is not None]
+        rows: dict[str, dict[str, Any]] = {}  # while names come and go one may be told twice
+        after = ""
+        while True:
+            page = await self._page(prefix, after, PAGE)
+            rows |= {row["name"]: row for row in page.rows}
+            after = page.after
+            if not after:
+                return [rows[name] for name in sorted(rows)]
+
+    async def _page(self, prefix: str, after: str, limit: int) -> Page:
+        request = {
+            "prefix": prefix,
+            "after": after or "0",
+            "limit": limit,
+            "lease": self._key(""),
+        }
+        cursor, now, *leases = await self._run("page", [self._names], json.dumps(request))
+        rows = {name: row_of(name, fields, now) for name, *fields in leases}
+        return Page(
+            "" if cursor == "0" else cursor,
+            [row for row in rows.values() if row is not None],
+            [name for name, row in rows.items() if row is None],
+        )
 
     def _record(self, row: Row) -> LeaseRecord:
         return self._judge.record(row, json.loads(row["info"]))
-
-
-def _row(name: str, flat: Sequence[str], now: str) -> dict[str, Any] | None:
-    """A hash as a row, its texts turned into what they mean."""
-    if not flat:
-        return None
-    row: dict[str, Any] = dict(zip(flat[::2], flat[1::2], strict=True))
-    row.update({name: kind(float(row[name])) for name, kind in _NUMBERS.items()})
-    row.update({name: _time(row[name]) for name in _TIMES})
-    return row | {
-        "name": name,
-        "holder": row["holder"] or None,
-        "ttl": float(row["ttl"]),
-        "fenced": row["fenced"] == "1",
-        "expires_boot": float(row["expires_boot"]),
-        "holder_now": _time(row["holder_now"]) if "holder_now" in row else None,
-        "now": _time(now),
-    }
-
-
-def _refusal(name: str, reply: Sequence[Any]) -> tuple[dict[str, Any] | None, datetime | None]:
-    """The lease as it is held, and since when the server may have forgotten who holds it; nothing,
-    if it was granted."""
-    if len(reply) == 1:
-        return None, None
-    return _row(name, reply[3:], reply[1]), _time(reply[2]) if reply[2] else None
-
-
-def _time(milliseconds: str) -> datetime:
-    return from_micros(int(float(milliseconds) * 1000))
-
-
-def _current(row: Row) -> Tenure:
-    return Tenure(
-        name=row["name"],
-        term=row["term"],
-        holder=row["holder"],
-        host=row["host"],
-        pid=row["pid"],
-        acquired_at=row["acquired_at"],
-        ended_at=None,
-        end=None,
-    )
-
-
-def _past(line: dict[str, Any]) -> Tenure:
-    return Tenure(
-        name=line["name"],
-        term=int(float(line["term"])),
-        holder=line["holder"],
-        host=line["host"],
-        pid=int(float(line["pid"])),
-        acquired_at=_time(line["acquired_at"]),
-        ended_at=_time(line["ended_at"]),
-        end=line["reason"],
-    )
-
-
-def _unsettled(name: str, ttl: float, since: datetime) -> LeaseRecord:
-    """Nobody is known to hold it, but the server may have forgotten who does."""
-    return LeaseRecord(
-        name=name,
-        term=0,
-        holder="unknown: this Redis began anew, and may have forgotten its holder",
-        host=None,
-        pid=None,
-        ttl=ttl,
-        fenced=False,
-        counter=0,
-        acquired_at=since,
-        renewed_at=since,
-        expires_at=since + timedelta(seconds=ttl),
-        live=True,
-    )

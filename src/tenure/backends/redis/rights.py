@@ -14,10 +14,11 @@ from tenure.model import Finding, Severity
 
 _KEY, _CHANNEL = "%key", "%channel"
 NEEDED: Sequence[Sequence[str]] = (
-    *((command, _KEY) for command in ("HGETALL", "SMEMBERS", "EXISTS", "DEL")),
+    *((command, _KEY) for command in ("HGETALL", "LLEN", "EXISTS", "DEL")),
     *((command, _KEY, "x") for command in ("HMGET", "HGET", "HDEL", "SADD", "SREM", "LPUSH")),
     *((command, _KEY, "x", "1") for command in ("HSET", "HINCRBY")),
-    *((command, _KEY, "0", "1") for command in ("LRANGE", "LTRIM", "LREM")),
+    *((command, _KEY, "0", "1") for command in ("LRANGE", "LTRIM")),
+    *((command, _KEY, "0") for command in ("SSCAN", "LINDEX")),
     *(("PUBLISH", _CHANNEL, "x"), ("TIME",), ("INFO",), ("PING",)),
     *(("EVALSHA", "0" * 40, "1", _KEY), ("SCRIPT", "LOAD", "x")),
 )

@@ -1,9 +1,7 @@
 """Leases on SQLite: the kernel's boot clock, the renewal counter, and the lock file.
 
-Expiry never depends on wall time. Holder and candidate on one kernel read the same boot clock, so
-`expires` can be compared. From another boot (the machine restarted, or another machine shares the
-file) it cannot: then the renewal counter must stand still for a full ttl on our own clock. And
-where the lock file proves that the holder's process is gone, nobody waits at all.
+Expiry never depends on wall time: see sightings.py. Wall time says only what is old enough to be
+dropped.
 """
 
 from __future__ import annotations
@@ -11,32 +9,21 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tenure.backends.base import lease_topic
-from tenure.backends.sql import load
+from tenure.backends.ages import Ages
+from tenure.backends.base import KEPT_LINES, OWN, lease_topic
+from tenure.backends.sql import beyond, load
 from tenure.backends.sqlite.connection import Connection, Work
 from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.sightings import Sightings
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, from_micros, to_micros
-from tenure.identity import clock_domain, is_dead, is_gone
-from tenure.model import Grant, Holder, LeaseRecord, Tenure
+from tenure.identity import clock_domain
+from tenure.model import DELETED, Forgotten, Grant, Holder, LeaseRecord, Tenure
 
 _sql = load("tenure.backends.sqlite", "sql/leases.sql")
-
-
-@dataclass(slots=True)
-class _Sighting:
-    """A lease as last seen, and since when its counter has stood still, on our own clock."""
-
-    row: sqlite3.Row
-    since: float
-
-    @property
-    def mark(self) -> tuple[Any, Any, Any]:
-        return self.row["holder"], self.row["term"], self.row["counter"]
 
 
 class SQLiteLeases:
@@ -58,7 +45,8 @@ class SQLiteLeases:
         self._clock = clock
         self._boot = clock_domain() if boot is None else boot
         self._slot = lock_file.take_slot()
-        self._seen: dict[str, _Sighting] = {}
+        self._ages = Ages(clock)
+        self._seen = Sightings(self._boot, lock_file, clock)
 
     @property
     def reachable_here(self) -> bool:
@@ -98,19 +86,25 @@ class SQLiteLeases:
         def look(c: sqlite3.Connection) -> Grant | sqlite3.Row | None:
             """Whoever is refused should not have queued for the write lock."""
             row = self._row(c, name)
-            if row is None or row["holder"] == holder.id or self._why_not_live(row) is not None:
+            if (
+                row is None
+                or row["holder"] == holder.id
+                or self._seen.why_not_live(row) is not None
+            ):
                 return None
             return row
 
         def work(c: sqlite3.Connection) -> Grant | sqlite3.Row:
             row = self._row(c, name)
-            why = None if row is None else self._why_not_live(row)
+            why = None if row is None else self._seen.why_not_live(row)
             dead = row if why is not None else None
             now, boot_now = self._times()
+            known = {"namespace": self._namespace, "name": name, "floor": floor}
+            base = c.execute(_sql["base"], known).fetchone()
             values = {
                 "namespace": self._namespace,
                 "name": name,
-                "floor": floor,
+                "base": base["term"],
                 "holder": holder.id,
                 "host": holder.host,
                 "pid": holder.pid,
@@ -131,11 +125,14 @@ class SQLiteLeases:
             if c.execute(_sql["acquire"], values).rowcount == 0:
                 assert row is not None
                 return row
-            if row is not None and row["holder"] is not None:
+            if row is None:
+                values["reason"] = DELETED
+            else:
                 again = row["holder"] == holder.id
                 values["reason"] = "asked again" if again else why
-                c.execute(_sql["end_history"], {**values, "term": row["term"]})
-            term = max(row["term"] if row is not None else 0, floor) + 1  # as the statement says
+            if base["last"] is not None:
+                c.execute(_sql["end_history"], {**values, "term": base["last"]})
+            term = base["term"] + 1  # as the statement says
             c.execute(_sql["begin_history"], {**values, "term": term})
             return Grant(name, holder.id, term, ttl)
 
@@ -143,7 +140,7 @@ class SQLiteLeases:
 
     def _answer(self, name: str, answer: Grant | sqlite3.Row) -> Grant | LeaseRecord:
         if isinstance(answer, Grant):
-            self._seen.pop(name, None)
+            self._seen.forget(name)
             return answer
         return self._record(answer)
 
@@ -196,34 +193,102 @@ class SQLiteLeases:
         self._wakeups.send(lease_topic(name))
         return self._record(row)
 
-    async def forget(self, prefix: str, older_than: float) -> int:
-        before = to_micros(self._clock.now() - timedelta(seconds=older_than))
-        values = {"namespace": self._namespace, "prefix": prefix}
+    async def forget(
+        self,
+        prefix: str,
+        older_than: float,
+        *,
+        free_after: float | None = None,
+        limit: int = 1_000,
+        after: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        values = self._prefixed(prefix, after=after, limit=limit)
+        expired = to_micros(self._ages.before(older_than))
+        free = expired if free_after is None else to_micros(self._ages.before(free_after))
+
+        def old(c: sqlite3.Connection) -> tuple[list[sqlite3.Row], str]:
+            rows = c.execute(_sql["page"], values).fetchall()
+            found = [
+                row
+                for row in rows
+                if row["renewed_at"] < (free if row["holder"] is None else expired)
+                and not self._seen.live(row)
+            ]
+            return found, rows[-1]["name"] if len(rows) == limit else ""
+
+        def look(c: sqlite3.Connection) -> Forgotten | None:
+            """Whoever finds nothing should not have queued for the write lock."""
+            found, last = old(c)
+            return Forgotten(len(found), last) if dry_run or not found else None
+
+        def work(c: sqlite3.Connection) -> Forgotten:
+            found, last = old(c)
+            now, _ = self._times()
+            for row in found:
+                keys = {key: row[key] for key in ("namespace", "name", "term", "counter")}
+                c.execute(_sql["forget"], keys)
+                if row["holder"] is not None:
+                    over = row["renewed_at"] + int(row["ttl"] * 1_000_000)
+                    why = {"now": min(now, over), "reason": self._seen.why_not_live(row)}
+                    c.execute(_sql["end_history"], keys | why)
+            self._raise_floor(c, found)
+            return Forgotten(len(found), last)
+
+        return await self._connection.write(work, unless=look)
+
+    async def forget_history(
+        self,
+        older_than: float,
+        *,
+        keep: int = KEPT_LINES,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> int:
+        values = {
+            "namespace": self._namespace,
+            "before": to_micros(self._ages.before(older_than)),
+            "limit": limit,
+            "keep": keep,
+            "own": OWN,
+            "beyond_own": beyond(OWN),
+        }
+
+        def old(c: sqlite3.Connection) -> list[sqlite3.Row]:
+            found = c.execute(_sql["old_history"], values).fetchall()
+            return found or c.execute(_sql["surplus_history"], values).fetchall()
+
+        def look(c: sqlite3.Connection) -> int | None:
+            found = old(c)
+            return len(found) if dry_run or not found else None
 
         def work(c: sqlite3.Connection) -> int:
-            rows = c.execute(_sql["all"], values).fetchall()
-            old = [r for r in rows if r["renewed_at"] < before and not self._live(r)]
-            for row in old:
-                keys = {key: row[key] for key in ("namespace", "name", "counter")}
-                c.execute(_sql["forget"], keys)
-                c.execute(_sql["forget_history_of"], keys)
-            c.execute(_sql["forget_history"], {**values, "before": before})
-            return len(old)
+            found = old(c)
+            for row in found:
+                c.execute(_sql["forget_line"], {"namespace": self._namespace, **dict(row)})
+            self._raise_floor(c, found)
+            return len(found)
 
-        return await self._connection.write(work)
+        return await self._connection.write(work, unless=look)
+
+    def _raise_floor(self, c: sqlite3.Connection, dropped: Sequence[sqlite3.Row]) -> None:
+        if dropped:
+            highest = max(row["term"] for row in dropped)
+            c.execute(_sql["raise_floor"], {"namespace": self._namespace, "term": highest})
 
     async def read(self, name: str) -> LeaseRecord | None:
         row = await self._connection.read(lambda c: self._row(c, name))
         return None if row is None else self._record(row)
 
     async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        values = {"namespace": self._namespace, "prefix": prefix}
-        rows = await self._connection.read(lambda c: c.execute(_sql["all"], values).fetchall())
+        values = self._prefixed(prefix)
+        rows = await self._connection.read(lambda c: c.execute(_sql["page"], values).fetchall())
         return [self._record(row) for row in rows]
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         values = {"namespace": self._namespace, "name": name, "limit": limit}
-        rows = await self._connection.read(lambda c: c.execute(_sql["history"], values).fetchall())
+        text = _sql["history" if name is None else "history_of"]
+        rows = await self._connection.read(lambda c: c.execute(text, values).fetchall())
         return [
             Tenure(
                 name=row["name"],
@@ -239,15 +304,22 @@ class SQLiteLeases:
         ]
 
     async def suspect(self, record: LeaseRecord) -> bool:
-        seen = self._seen.get(record.name)
-        if seen is None or seen.mark[:2] != (record.holder, record.term):
-            return False
-        return self._proven_dead(seen.row)
+        row = self._seen.last(record.name, record.holder, record.term)
+        return row is not None and self._seen.proven_dead(row)
 
     def _row(self, c: sqlite3.Connection, name: str) -> sqlite3.Row | None:
         values = {"namespace": self._namespace, "name": name}
         row: sqlite3.Row | None = c.execute(_sql["read"], values).fetchone()
         return row
+
+    def _prefixed(self, prefix: str, after: str = "", limit: int = -1) -> dict[str, object]:
+        return {
+            "namespace": self._namespace,
+            "prefix": prefix,
+            "beyond": beyond(prefix),
+            "after": after,
+            "limit": limit,
+        }
 
     def _key(self, grant: Grant, **more: object) -> dict[str, object]:
         return {
@@ -261,54 +333,13 @@ class SQLiteLeases:
     def _times(self) -> tuple[int, float]:
         return to_micros(self._clock.now()), self._clock.monotonic()
 
-    def _live(self, row: sqlite3.Row) -> bool:
-        return row["holder"] is not None and self._why_not_live(row) is None
-
-    def _why_not_live(self, row: sqlite3.Row) -> str | None:
-        """None if it is live, else what is known against it."""
-        if row["holder"] is None:
-            return "free"
-        if self._proven_dead(row):
-            return "holder died"
-        now = self._clock.monotonic()
-        if row["boot"] == self._boot and self._boot:
-            return "expired" if row["expires"] <= now else None
-        seen = self._seen.get(row["name"])
-        mark = (row["holder"], row["term"], row["counter"])
-        unchanged = seen is not None and seen.mark == mark
-        return "not renewed" if unchanged and now - self._since(row) >= row["ttl"] else None
-
-    def _since(self, row: sqlite3.Row) -> float:
-        """Since when we have seen this very holder, term and counter."""
-        now = self._clock.monotonic()
-        seen = self._seen.get(row["name"])
-        if seen is None or seen.mark != (row["holder"], row["term"], row["counter"]):
-            seen = self._seen[row["name"]] = _Sighting(row, now)
-        return seen.since
-
-    def _proven_dead(self, row: sqlite3.Row) -> bool:
-        if row["boot"] != self._boot or not self._boot:
-            return False  # another kernel: its locks and processes are not ours to judge
-        if row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None:
-            # A locked slot proves no life: a child that C code forked may have it from its parent.
-            free = self._lock_file.is_free(row["lock_slot"])
-            return free or is_gone(row["pid"], row["pid_namespace"])
-        holder = Holder(
-            id=row["holder"],
-            host=row["host"],
-            pid=row["pid"],
-            boot=row["boot"],
-            pid_namespace=row["pid_namespace"],
-            started=row["started"],
-        )
-        return is_dead(holder)
-
     def _record(self, row: sqlite3.Row) -> LeaseRecord:
-        self._since(row)
+        self._seen.since(row)
         held = row["holder"] is not None
         renewed = from_micros(row["renewed_at"])
         expires = renewed + timedelta(seconds=row["ttl"])
-        if row["boot"] == self._boot and self._boot and held:
+        comparable = self._seen.comparable(row)
+        if comparable and held:
             left = row["expires"] - self._clock.monotonic()
             expires = self._clock.now() + timedelta(seconds=left)
         return LeaseRecord(
@@ -323,7 +354,7 @@ class SQLiteLeases:
             acquired_at=from_micros(row["acquired_at"]) if held else None,
             renewed_at=renewed if held else None,
             expires_at=expires if held else None,
-            live=self._live(row),
-            comparable=bool(self._boot) and row["boot"] == self._boot,
+            live=self._seen.live(row),
+            comparable=comparable,
             info=json.loads(row["info"]),
         )

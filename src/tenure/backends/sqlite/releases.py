@@ -63,17 +63,29 @@ class SQLiteReleases:
         return await self._connection.read(work)
 
     async def prune(
-        self, fence: Fence, older_than: float, keep: Collection[tuple[str, str]]
+        self,
+        fence: Fence | None,
+        older_than: float,
+        keep: Collection[tuple[str, str]],
+        *,
+        dry_run: bool = False,
     ) -> int:
-        before = to_micros(self._clock.now() - timedelta(seconds=older_than))
+        now, age = self._clock.now(), timedelta(seconds=older_than)
         values = {
             "namespace": self._namespace,
-            "before": before,
+            "before": to_micros(now - age),
+            "half": to_micros(now - age / 2),
+            "quarter": to_micros(now - age / 4),
             "keep": json.dumps([list(pair) for pair in keep]),
         }
 
         def work(c: sqlite3.Connection) -> int:
-            self._check(c, fence)
+            if fence is not None:
+                self._check(c, fence)
+            c.execute(_sql["remember"], values)
             return c.execute(_sql["prune"], values).rowcount
 
-        return await self._connection.write(work)
+        def count(c: sqlite3.Connection) -> int:
+            return int(c.execute(_sql["prunable"], values).fetchone()[0])
+
+        return await (self._connection.read(count) if dry_run else self._connection.write(work))

@@ -123,12 +123,20 @@ class SQLiteRuns:
             self._wakeups.send(RUNS)
         return done
 
-    async def prune(self, fence: Fence | None, older_than: float, limit: int) -> int:
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> int:
+        before = to_micros(self._clock.now() - timedelta(seconds=older_than))
+        values = self._named(before=before, limit=limit)
+        if dry_run:
+            (count,) = await self._connection.read(
+                lambda c: c.execute(_sql["prunable"], values).fetchone()
+            )
+            return int(count)
+
         def work(c: sqlite3.Connection) -> int:
             if fence is not None:
                 self._check(c, fence)
-            before = to_micros(self._clock.now() - timedelta(seconds=older_than))
-            values = self._named(before=before, limit=limit)
             finished = c.execute(_sql["finished"], values).fetchall()
             unfired = c.execute(_sql["unfired"], values).fetchall()
             keys = [tuple(row)[-3:] for row in (*finished, *unfired)]

@@ -34,6 +34,7 @@ pytest.register_assert_rewrite(
             "due",
             "fence",
             "firing",
+            "forgetting",
             "harness",
             "history",
             "joining",
@@ -56,6 +57,7 @@ from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
+from tenure.testing.contract.forgetting import ForgettingContract  # noqa: E402
 from tenure.testing.contract.harness import Harness, Lent  # noqa: E402
 from tenure.testing.contract.history import HistoryContract  # noqa: E402
 from tenure.testing.contract.joining import JoiningContract  # noqa: E402
@@ -76,6 +78,7 @@ __all__ = [
     "DueContract",
     "FenceContract",
     "FiringContract",
+    "ForgettingContract",
     "Harness",
     "HistoryContract",
     "JoiningContract",
@@ -98,6 +101,7 @@ class BackendContract(
     LeaseContract,
     TakeoverContract,
     LeaseRecordContract,
+    ForgettingContract,
     ScheduleContract,
     DueContract,
     FenceContract,

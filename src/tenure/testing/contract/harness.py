@@ -75,6 +75,17 @@ class Harness(ABC):
         store has no such proof."""
         return None
 
+    @property
+    def jump(self) -> Callable[[float], None] | None:
+        """Set the store's wall clock by so many seconds while no time passes; None if the harness
+        cannot."""
+        return None
+
+    async def delete(self, name: str) -> bool | None:
+        """Delete the record of this lease, as somebody with access to the store can, and nothing
+        else. None if nobody can."""
+        return None
+
     async def lend(self) -> Lent | None:
         """A connection as a user has it, in a transaction, to a backend that can join it; None if
         the store has no transactions of users'. The harness closes it in the end."""

@@ -7,7 +7,7 @@ from tenure.testing.contract.harness import Harness
 
 
 class LeaseRecordContract:
-    """Read, list, history, evict, forget."""
+    """Read, list, history, evict."""
 
     # -- read -----------------------------------------------------------------------------------
 
@@ -139,53 +139,6 @@ class LeaseRecordContract:
         await harness.leases.release(grant)
         assert await harness.leases.evict("job", "why not") is None
         assert [line.end for line in await harness.leases.history("job")] == ["released"]
-
-    # -- forget ---------------------------------------------------------------------------------
-
-    async def test_forget_drops_what_is_free_or_expired_and_old(self, harness: Harness) -> None:
-        await harness.leases.release(await harness.grant("node/free"))
-        await harness.grant("node/expired")
-        await harness.advance(harness.ttl * 3)
-        await harness.leases.release(await harness.grant("node/fresh"))
-        await harness.grant("node/live")
-        assert await harness.leases.forget("node/", harness.ttl * 2) == 2
-        assert _names(await harness.leases.all()) == ["node/fresh", "node/live"]
-        assert await harness.leases.read("node/free") is None
-
-    async def test_forget_counts_from_the_last_renewal(self, harness: Harness) -> None:
-        grant = await harness.grant("node/a")
-        await harness.advance(harness.ttl * 3)
-        await harness.leases.renew([grant])
-        await harness.leases.release(grant)
-        assert await harness.leases.forget("node/", harness.ttl * 2) == 0
-        assert _names(await harness.leases.all()) == ["node/a"]
-
-    async def test_forget_never_drops_a_live_lease(self, harness: Harness) -> None:
-        grant = await harness.grant("node/long", ttl=harness.ttl * 10)
-        await harness.advance(harness.ttl * 2)
-        assert await harness.leases.forget("node/", harness.ttl) == 0
-        assert await harness.leases.renew([grant]) == {grant}
-
-    async def test_forget_takes_its_prefix_literally(self, harness: Harness) -> None:
-        for name in ("a_1", "ax1", "A_1"):
-            await harness.leases.release(await harness.grant(name))
-        await harness.advance(harness.ttl * 2)
-        assert await harness.leases.forget("a_", harness.ttl) == 1
-        assert sorted(_names(await harness.leases.all())) == ["A_1", "ax1"]
-
-    async def test_forget_drops_history_that_ended_before(self, harness: Harness) -> None:
-        await harness.leases.release(await harness.grant("node/a"))
-        await harness.advance(harness.ttl * 3)
-        await harness.leases.release(await harness.grant("node/b"))
-        await harness.leases.forget("node/", harness.ttl * 2)
-        assert [line.name for line in await harness.leases.history()] == ["node/b"]
-
-    async def test_forgotten_lease_leaves_no_history_behind(self, harness: Harness) -> None:
-        """Also where it expired and nobody came to end it: that is how nodes die."""
-        await harness.grant("node/dead")
-        await harness.advance(harness.ttl * 3)
-        assert await harness.leases.forget("node/", harness.ttl * 2) == 1
-        assert await harness.leases.history() == []
 
 
 def _names(records: list[LeaseRecord]) -> list[str]:

@@ -72,6 +72,8 @@ class _LeaseMachine(_Machine):
         super().__init__()
         self.leases = {"one": LeaseModel(), "two": LeaseModel()}
         self.grants: list[Grant] = []
+        self.dropped: set[tuple[str, int]] = set()
+        """Name and term of the lines of history that were forgotten."""
         self.fence = FenceModel()
 
     @rule(name=_NAMES, holder=_HOLDERS, floor=st.sampled_from([0, 0, 3, 50]), at=st.booleans())
@@ -109,6 +111,32 @@ class _LeaseMachine(_Machine):
     def evict(self, name: str, at: bool) -> None:
         self.leases[name].evicted(self.do(self.stores[at].leases.evict(name, "why not")))
 
+    @rule(free_sooner=st.booleans(), at=st.booleans())
+    def forget(self, free_sooner: bool, at: bool) -> None:
+        """Whatever goes, and whenever: the next term of the name is above all before it."""
+        older_than, free_after = self.harness.ttl * 3.5, self.harness.ttl * 2
+        ages = (older_than, free_after if free_sooner else older_than)
+        slack = self.harness.ttl / 2
+        if any(model.nearly(*ages, self.time, slack) for model in self.leases.values()):
+            return  # where real time passes too, either answer may be right
+        gone = [model.forgotten(*ages, self.time) for model in self.leases.values()]
+        answer = self.do(self.stores[at].leases.forget("", ages[0], free_after=ages[1]))
+        assert (answer.count, answer.after) == (sum(gone), "")
+
+    @rule(at=st.booleans())
+    def forget_history(self, at: bool) -> None:
+        before = self.do(self.harness.leases.history(limit=1_000))
+        age = self.harness.ttl * 2.05
+        count = self.do(self.stores[at].leases.forget_history(age))
+        left = {(x.name, x.term) for x in self.do(self.harness.leases.history(limit=1_000))}
+        gone = [line for line in before if (line.name, line.term) not in left]
+        assert len(gone) == count
+        assert all(line.ended_at for line in gone)
+        now = self.do(self.harness.schedules.now())
+        ages = [(now - line.ended_at).total_seconds() for line in gone if line.ended_at]
+        assert all(found > age - self.harness.ttl / 2 for found in ages)
+        self.dropped |= {(line.name, line.term) for line in gone}
+
     @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
     def take_office(self, term: int, holder: str, at: bool) -> None:
         fence = Fence(SCOPE, term, holder)
@@ -132,10 +160,10 @@ class _LeaseMachine(_Machine):
 
     @invariant()
     def history_agrees(self) -> None:
-        """One line for each grant, and only the stored one is open."""
+        """One line for each grant that is remembered, and only the stored one is open."""
         lines = self.do(self.harness.leases.history(limit=1_000))
         assert {(x.name, x.holder, x.term) for x in lines} == {
-            (g.name, g.holder, g.term) for g in self.grants
+            (g.name, g.holder, g.term) for g in self.grants if (g.name, g.term) not in self.dropped
         }
         held = {model.grant for model in self.leases.values() if model.grant}
         assert {(x.name, x.term) for x in lines if x.ended_at is None} == {

@@ -22,6 +22,8 @@ class LeaseModel:
     """The greatest term ever seen, also of evictions."""
     grant: Grant | None = None
     expires: float = 0.0
+    renewed_at: float = 0.0
+    on_record: bool = False
 
     def live(self, time: float) -> bool:
         return self.grant is not None and time < self.expires
@@ -34,7 +36,8 @@ class LeaseModel:
             assert answer.term > self.highest, "the term did not grow"
             assert answer.term > floor, "the term is not above the floor"
             self.grant, self.highest = answer, answer.term
-            self.expires = time + answer.ttl
+            self.expires, self.renewed_at = time + answer.ttl, time
+            self.on_record = True
         else:
             assert not free, f"refused to {holder} though it was free"
             assert self.grant is not None
@@ -43,7 +46,20 @@ class LeaseModel:
     def renewed(self, asked: Grant, yes: bool, time: float) -> None:
         assert yes == (asked == self.grant), f"renewal of {asked}: {yes}; it is {self.grant}"
         if yes:
-            self.expires = time + asked.ttl
+            self.expires, self.renewed_at = time + asked.ttl, time
+
+    def nearly(self, older_than: float, free_after: float, time: float, slack: float) -> bool:
+        """Is it about as old as that?"""
+        age = older_than if self.grant else free_after
+        return self.on_record and abs(time - self.renewed_at - age) < slack
+
+    def forgotten(self, older_than: float, free_after: float, time: float) -> bool:
+        """Is it gone from here on? Its terms are not."""
+        age = older_than if self.grant else free_after
+        if not self.on_record or self.live(time) or time - self.renewed_at <= age:
+            return False
+        self.grant, self.on_record = None, False
+        return True
 
     def released(self, asked: Grant, yes: bool) -> None:
         assert yes == (asked == self.grant), f"release of {asked}: {yes}; it is {self.grant}"
@@ -58,8 +74,8 @@ class LeaseModel:
             self.highest += 1  # at least: the next record tells
 
     def seen(self, record: LeaseRecord | None, time: float) -> None:
+        assert (record is not None) == self.on_record, f"it is on record: {record}"
         if record is None:
-            assert self.highest == 0, "a lease that was held is not on record"
             return
         assert record.term >= self.highest, "the term went back"
         self.highest = record.term

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.errors import Fenced
 from tenure.model import ClaimBatch, Fence, OnCrash, Overlap, Recovered, Result, RunState
-from tenure.testing.contract.harness import SCOPE, TASK, Harness
+from tenure.testing.contract.harness import SCOPE, TASK, Harness, together
 
 
 class RecoveryContract:
@@ -115,6 +115,24 @@ class RecoveryContract:
         with pytest.raises(Fenced):
             await harness.runs.prune(old, harness.ttl, 100)
         assert len(await harness.runs.all()) == 1
+
+    async def test_prune_needs_no_fence(self, harness: Harness) -> None:
+        """An operator may do it beside a leader: what has finished does not change again."""
+        await harness.in_office(3, "ann")
+        done, open_ = await harness.claimed_run("done"), await harness.claimed_run("open")
+        await harness.runs.finish([Result(done.id, 1, "node", RunState.SUCCEEDED)])
+        skipped = await harness.schedules.run_now("open", "2")
+        assert skipped == (None, True)
+        await harness.advance(harness.ttl * 2)
+        other = await harness.another()
+        assert await other.runs.prune(None, harness.ttl * 3, 100) == 0
+        assert await other.runs.prune(None, harness.ttl, 100, dry_run=True) == 3
+        assert (await harness.run(done.id)).state is RunState.SUCCEEDED
+        answers = await together(*(s.runs.prune(None, harness.ttl, 100) for s in (harness, other)))
+        assert sum(answers) == 3
+        assert await harness.runs.get(done.id) is None
+        assert [run.id for run in await harness.runs.all()] == [open_.id]
+        assert len(await harness.schedules.occurrences("open")) == 1
 
 
 def _ids(batch: ClaimBatch) -> list[int]:

@@ -91,6 +91,8 @@ class ReleaseContract:
         await harness.releases.announce("bank", Release("2", {}))
         kept = [("shop", "2"), ("bank", "9"), ("other", "1")]
         assert await harness.releases.prune(fence, harness.ttl, kept) == 2
+        await harness.advance(harness.ttl)
+        await harness.releases.announce("bank", Release("2", {}))
         shop, bank = [
             [release.digest for release in (await harness.releases.declared(app)).releases]
             for app in ("shop", "bank")
@@ -118,3 +120,31 @@ class ReleaseContract:
         with pytest.raises(Fenced):
             await harness.releases.prune(Fence(SCOPE, 1, "ann"), harness.ttl, [])
         assert len((await harness.releases.declared("shop")).releases) == 2
+
+    async def test_prune_needs_no_fence(self, harness: Harness) -> None:
+        await harness.in_office(3, "ann")
+        for release in (OLD, NEW):
+            await harness.releases.announce("shop", release)
+        await harness.advance(harness.ttl * 2)
+        assert await harness.releases.prune(None, harness.ttl, [], dry_run=True) == 1
+        assert len((await harness.releases.declared("shop")).releases) == 2
+        assert await harness.releases.prune(None, harness.ttl, [("shop", "old")]) == 0
+        assert await harness.releases.prune(None, harness.ttl, []) == 0  # it was in use just now
+        await harness.advance(harness.ttl)
+        assert await harness.releases.prune(None, harness.ttl, []) == 1
+
+    async def test_release_in_use_is_remembered_for_a_while(self, harness: Harness) -> None:
+        """Its nodes may come back. But it does not look as if one had just been started."""
+        fence = await harness.in_office()
+        for release in (OLD, NEW):
+            await harness.releases.announce("shop", release)
+        for _ in range(4):
+            await harness.advance(harness.ttl)
+            await harness.releases.prune(fence, harness.ttl * 2, [("shop", "old")])
+        declared = await harness.releases.declared("shop")
+        assert declared.releases[0].announced_at is not None
+        age = (declared.now - declared.releases[0].announced_at).total_seconds()
+        assert harness.ttl * 0.4 <= age <= harness.ttl * 1.2
+        assert await harness.releases.prune(fence, harness.ttl * 2, []) == 0
+        await harness.advance(harness.ttl * 2)
+        assert await harness.releases.prune(fence, harness.ttl * 2, []) == 1

@@ -1,1 +1,17 @@
--- Comes with another change.
+-- The greatest term of all leases that were forgotten: every new term is above it.
+CREATE TABLE {schema}.lease_floor (
+    namespace text PRIMARY KEY,
+    term      bigint NOT NULL
+);
+
+-- The two indexes below do not begin with the namespace itself. Of a young table the server knows
+-- nothing; to find one lease it might take either of them for as good as the key, and keep to that
+-- plan when there are millions. Statements that mean these indexes say so.
+
+-- Names are looked for by what they begin with. Only an index in the order of their bytes finds them
+-- so, whatever the collation of the database is.
+CREATE INDEX lease_name ON {schema}.lease ((namespace || '/'), (name COLLATE "C"));
+
+-- Old lines are looked for again and again, and the newest are shown. By their beginning, which never
+-- changes: an index on their end would make every release write to both indexes.
+CREATE INDEX lease_history_age ON {schema}.lease_history ((namespace || '/'), acquired_at);

@@ -18,8 +18,21 @@ WHERE namespace = %(namespace)s AND app = %(app)s AND removed = 0 ORDER BY name;
 SELECT * FROM {schema}.release WHERE namespace = %(namespace)s AND app = %(app)s ORDER BY number;
 
 -- name: prune
-WITH pruned AS (
-    DELETE FROM {schema}.release old
+-- What is in use counts as announced not long ago; but not as announced just now, which says more.
+WITH office AS (
+    SELECT 1 WHERE %(scope)s::text IS NULL OR EXISTS (
+        SELECT 1 FROM {schema}.fence
+        WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s::bigint
+          AND holder = %(holder)s)
+), remembered AS (
+    UPDATE {schema}.release r
+    SET announced_at = now() - make_interval(secs => %(older_than)s::double precision / 4)
+    FROM unnest(%(apps)s::text[], %(digests)s::text[]) AS kept (app, digest)
+    WHERE r.namespace = %(namespace)s AND r.app = kept.app AND r.digest = kept.digest
+      AND r.announced_at < now() - make_interval(secs => %(older_than)s::double precision / 2)
+      AND NOT %(dry_run)s AND EXISTS (SELECT 1 FROM office)
+), old AS (
+    SELECT number FROM {schema}.release old
     WHERE namespace = %(namespace)s
       AND announced_at < now() - make_interval(secs => %(older_than)s)
       AND number < (
@@ -28,10 +41,10 @@ WITH pruned AS (
       AND NOT EXISTS (
           SELECT 1 FROM unnest(%(apps)s::text[], %(digests)s::text[]) AS kept (app, digest)
           WHERE kept.app = old.app AND kept.digest = old.digest)
-      AND EXISTS (
-          SELECT 1 FROM {schema}.fence
-          WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
-            AND holder = %(holder)s)
-    RETURNING 1
+      AND EXISTS (SELECT 1 FROM office)
+), pruned AS (
+    DELETE FROM {schema}.release r USING old
+    WHERE r.number = old.number AND NOT %(dry_run)s
+      AND r.announced_at < now() - make_interval(secs => %(older_than)s)
 )
-SELECT count(*) AS pruned FROM pruned;
+SELECT count(*) AS pruned FROM old;

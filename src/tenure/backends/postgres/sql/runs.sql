@@ -105,13 +105,12 @@ WHERE namespace = %(namespace)s AND state = 'claimed' AND node = %(node)s
 RETURNING state;
 
 -- name: prune
--- Whoever has no term is asked for none.
+-- Under no fence anybody may. What another deletes at this moment is left to it.
 WITH office AS (
-    SELECT 1 WHERE %(term)s::bigint IS NULL
-    UNION ALL
-    SELECT 1 FROM {schema}.fence
-    WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
-      AND holder = %(holder)s
+    SELECT 1 WHERE %(scope)s::text IS NULL OR EXISTS (
+        SELECT 1 FROM {schema}.fence
+        WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s::bigint
+          AND holder = %(holder)s)
 ), old AS (
     -- Its occurrence goes with it, and is as old as the run: if the clock was set back, older than its end.
     SELECT id, schedule_uid, kind, key, greatest(finished_at, nominal) AS ended FROM {schema}.run
@@ -119,6 +118,7 @@ WITH office AS (
       AND created_at < now() - make_interval(secs => %(older_than)s)
       AND namespace = %(namespace)s AND EXISTS (SELECT 1 FROM office)
     ORDER BY finished_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
 ), runs AS (
     DELETE FROM {schema}.run r USING old WHERE r.id = old.id RETURNING 1
 ), fired AS (
@@ -131,6 +131,7 @@ WITH office AS (
           AND (SELECT namespace FROM {schema}.schedule WHERE uid = schedule_uid) = %(namespace)s
           AND EXISTS (SELECT 1 FROM office)
         ORDER BY recorded_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
     ) x
     WHERE o.schedule_uid = x.schedule_uid AND o.kind = x.kind AND o.key = x.key RETURNING 1
 ), noted AS (
@@ -155,6 +156,22 @@ SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fired) + (SELECT coun
 -- name: oldest
 SELECT min(finished_at) AS oldest FROM {schema}.run
 WHERE namespace = %(namespace)s AND finished_at IS NOT NULL;
+
+-- name: prunable
+WITH old AS (
+    SELECT schedule_uid, kind, key FROM {schema}.run
+    WHERE finished_at IS NOT NULL AND finished_at < now() - make_interval(secs => %(older_than)s)
+      AND created_at < now() - make_interval(secs => %(older_than)s)
+      AND namespace = %(namespace)s
+    ORDER BY finished_at LIMIT %(limit)s
+), unfired AS (
+    SELECT 1 FROM {schema}.occurrence
+    WHERE run_id IS NULL AND recorded_at < now() - make_interval(secs => %(older_than)s)
+      AND (SELECT namespace FROM {schema}.schedule WHERE uid = schedule_uid) = %(namespace)s
+    LIMIT %(limit)s
+)
+SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM unfired) + (
+    SELECT count(*) FROM old JOIN {schema}.occurrence o USING (schedule_uid, kind, key)) AS pruned;
 
 -- name: get
 SELECT * FROM {schema}.run WHERE namespace = %(namespace)s AND id = %(id)s;

@@ -27,6 +27,14 @@ if unsettled or not (free or holder == a.holder or dead) then
     return reply
 end
 
+-- The server's time is part of the term, so that it grows even if everything was forgotten.
+local new = math.max(math.max(tonumber(term) or 0, a.floor, floor_of(server)) + 1, now)
+if new >= MOST then
+    return redis.error_reply('TERM the next term of this lease would not be below 2^53. Is the floor'
+        .. ' that was asked for wrong, or the clock of this server?')
+end
+redis.call('HSET', server, 'term', string.format('%.0f', new))
+
 if not free then
     local old = redis.call('HMGET', lease, 'host', 'pid', 'acquired_at')
     local reason = holder == a.holder and 'asked again' or a.reason
@@ -37,8 +45,6 @@ if not free then
     redis.call('LTRIM', history, 0, a.keep - 1)
 end
 
--- The server's time is part of the term, so that it grows even if everything was forgotten.
-local new = math.max((tonumber(term) or 0) + 1, a.floor + 1, now)
 local stamp = string.format('%.0f', now)
 redis.call('HSET', lease,
     'name', a.name, 'term', string.format('%.0f', new), 'holder', a.holder, 'host', a.host,

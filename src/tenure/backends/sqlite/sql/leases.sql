@@ -1,10 +1,23 @@
 -- name: read
 SELECT * FROM tenure_lease WHERE namespace = :namespace AND name = :name;
 
--- name: all
+-- name: page
+-- Those whose names begin with the prefix: `beyond` is the first text after them.
 SELECT * FROM tenure_lease
-WHERE namespace = :namespace AND substr(name, 1, length(:prefix)) = :prefix
-ORDER BY name;
+WHERE namespace = :namespace AND name >= :prefix AND name < :beyond AND name > :after
+ORDER BY name LIMIT :limit;
+
+-- name: base
+-- The greatest term that is known of this name, or that may have been forgotten; and the term
+-- of its last line of history.
+SELECT max(:floor,
+        coalesce((SELECT term FROM tenure_lease_floor WHERE namespace = :namespace), 0),
+        coalesce((SELECT term FROM tenure_lease WHERE namespace = :namespace AND name = :name), 0),
+        coalesce(last, 0)) AS term, last
+FROM (
+    SELECT (
+        SELECT term FROM tenure_lease_history
+        WHERE namespace = :namespace AND name = :name ORDER BY term DESC LIMIT 1) AS last);
 
 -- name: acquire
 -- The one statement that decides. It takes a lease that is free, is the caller's own, has expired on
@@ -14,11 +27,11 @@ INSERT INTO tenure_lease (
     namespace, name, term, holder, host, pid, boot, pid_namespace, started,
     lock_file, lock_slot, ttl, fenced, counter, acquired_at, renewed_at, expires, info
 ) VALUES (
-    :namespace, :name, :floor + 1, :holder, :host, :pid, :boot, :pid_namespace, :started,
+    :namespace, :name, :base + 1, :holder, :host, :pid, :boot, :pid_namespace, :started,
     :lock_file, :lock_slot, :ttl, :fenced, 0, :now, :now, :boot_now + :ttl, :info
 )
 ON CONFLICT (namespace, name) DO UPDATE SET
-    term = max(term, :floor) + 1,
+    term = excluded.term,
     holder = excluded.holder,
     host = excluded.host,
     pid = excluded.pid,
@@ -62,15 +75,39 @@ UPDATE tenure_lease_history SET ended_at = :now, reason = :reason
 WHERE namespace = :namespace AND name = :name AND term = :term AND ended_at IS NULL;
 
 -- name: history
-SELECT * FROM tenure_lease_history
-WHERE namespace = :namespace AND (:name IS NULL OR name = :name)
+SELECT * FROM tenure_lease_history WHERE namespace = :namespace
 ORDER BY acquired_at DESC, term DESC LIMIT :limit;
 
+-- name: history_of
+SELECT * FROM tenure_lease_history WHERE namespace = :namespace AND name = :name
+ORDER BY term DESC LIMIT :limit;
+
 -- name: forget
-DELETE FROM tenure_lease WHERE namespace = :namespace AND name = :name AND counter = :counter;
+DELETE FROM tenure_lease
+WHERE namespace = :namespace AND name = :name AND term = :term AND counter = :counter;
 
--- name: forget_history
-DELETE FROM tenure_lease_history WHERE namespace = :namespace AND ended_at < :before;
+-- name: raise_floor
+INSERT INTO tenure_lease_floor (namespace, term) VALUES (:namespace, :term)
+ON CONFLICT (namespace) DO UPDATE SET term = max(term, excluded.term);
 
--- name: forget_history_of
-DELETE FROM tenure_lease_history WHERE namespace = :namespace AND name = :name;
+-- name: old_history
+SELECT name, term FROM tenure_lease_history AS h
+WHERE namespace = :namespace AND acquired_at < :before
+  AND (ended_at < :before OR ended_at IS NULL AND NOT EXISTS (
+      SELECT 1 FROM tenure_lease AS l
+      WHERE l.namespace = h.namespace AND l.name = h.name AND l.term = h.term
+        AND l.holder IS NOT NULL))
+ORDER BY acquired_at LIMIT :limit;
+
+-- name: surplus_history
+-- Of all lines the newest are counted, and of the others Tenure's own are left to their age.
+SELECT name, term FROM tenure_lease_history
+WHERE namespace = :namespace AND ended_at IS NOT NULL
+  AND acquired_at <= (
+      SELECT acquired_at FROM tenure_lease_history WHERE namespace = :namespace
+      ORDER BY acquired_at DESC LIMIT 1 OFFSET :keep)
+  AND NOT (name >= :own AND name < :beyond_own)
+ORDER BY acquired_at LIMIT :limit;
+
+-- name: forget_line
+DELETE FROM tenure_lease_history WHERE namespace = :namespace AND name = :name AND term = :term;

@@ -130,6 +130,22 @@ WHERE run_id IS NULL AND recorded_at < :before
   AND (SELECT namespace FROM tenure_schedule WHERE uid = schedule_uid) = :namespace
 ORDER BY recorded_at LIMIT :limit;
 
+-- name: prunable
+WITH old AS (
+    SELECT schedule_uid, kind, key FROM tenure_run
+    WHERE finished_at IS NOT NULL AND finished_at < :before AND created_at < :before
+      AND namespace = :namespace
+    ORDER BY finished_at LIMIT :limit
+), unfired AS (
+    SELECT 1 FROM tenure_occurrence
+    WHERE run_id IS NULL AND recorded_at < :before
+      AND (SELECT namespace FROM tenure_schedule WHERE uid = schedule_uid) = :namespace
+    LIMIT :limit
+)
+SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM unfired) + (
+    SELECT count(*) FROM old CROSS JOIN tenure_occurrence o
+    WHERE o.schedule_uid = old.schedule_uid AND o.kind = old.kind AND o.key = old.key);
+
 -- name: delete_run
 DELETE FROM tenure_run WHERE id = ?;
 

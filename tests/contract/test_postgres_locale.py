@@ -1,0 +1,102 @@
+"""PostgreSQL passes the contract in a database that has another order than that of bytes. It finds
+leases by what their names begin with, however many others there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+
+from tenure.backends.postgres import PostgresBackend
+from tenure.presence import PRESENCE
+from tenure.testing.contract import BackendContract, Harness, lease_machine
+from tests.contract import test_postgres
+from tests.contract.statement_plans import scans
+from tests.support.servers import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    try:
+        server = PostgresServer(locale="en_US", fsync="off", synchronous_commit="off")
+    except RuntimeError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture(autouse=True)
+def order(server: PostgresServer) -> Iterator[None]:
+    """The harness of the contract takes the last server."""
+    test_postgres.servers.append(server)
+    yield
+    test_postgres.servers.pop()
+
+
+def test_server_is_not_in_the_order_of_bytes(server: PostgresServer) -> None:
+    with psycopg.connect(server.url) as connection:
+        assert connection.execute("SELECT 'a' < 'B'").fetchone() == (True,)
+
+
+class TestPostgresLocale(BackendContract):
+    @pytest.fixture
+    async def harness(self) -> AsyncIterator[Harness]:
+        async with test_postgres.open_postgres() as harness:
+            yield harness
+
+    async def test_names_are_listed_in_the_order_of_their_characters(
+        self, harness: Harness
+    ) -> None:
+        """As in every other store."""
+        for name in ("b", "B", "a", "A", "ä", "_"):
+            await harness.grant(name)
+        names = [record.name for record in await harness.leases.all()]
+        assert names == ["A", "B", "_", "a", "b", "ä"]
+
+
+TestLeaseMachine = lease_machine(test_postgres.open_postgres, examples=10).TestCase
+
+
+async def test_presences_are_found_by_index_among_many_locks(server: PostgresServer) -> None:
+    url = server.create_database("many_locks")
+    backend = PostgresBackend(url)
+    await backend.open()
+    try:
+        await _fill(url)
+        leases = backend.leases
+        page = {"namespace": "default", "prefix": PRESENCE, "beyond": "tenure/node0", "after": ""}
+        statement = leases._sql["page"]
+        assert await scans(leases._database, statement, {**page, "limit": None}) == {
+            "lease": "lease_name"
+        }
+        # Buffers, not time: what was read does not depend on what else the machine does.
+        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
+        [row] = await leases._database.one(text, {**page, "limit": None})
+        plan = row["QUERY PLAN"][0]["Plan"]
+        assert plan["Actual Rows"] == 10
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 50
+        assert len(await leases.all(PRESENCE)) == 10
+    finally:
+        await backend.close()
+
+
+async def _fill(url: str, locks: int = 20_000) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            """
+            INSERT INTO tenure.lease (namespace, name, term, ttl, fenced, counter, acquired_at,
+                renewed_at, expires_at, expires_boot)
+            SELECT 'default', name, 1, 30, false, 0, now(), now(), now(), 0
+            FROM (SELECT 'order ' || n AS name FROM generate_series(1, %s) n
+                  UNION ALL SELECT 'tenure/node/' || n FROM generate_series(1, 10) n
+                  UNION ALL SELECT 'user ' || n FROM generate_series(1, %s) n) names
+            """,
+            (locks, locks),
+        )
+        connection.execute("VACUUM ANALYZE tenure.lease")
