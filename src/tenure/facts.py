@@ -14,8 +14,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, ClassVar
 
+from tenure.printable import one_line
+
 Listener = Callable[["Fact"], None]
 _logger = logging.getLogger("tenure.facts")
+_MISREAD = set(" =\"'\\\n\r\t")
+"""A field with one of these is written in quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,18 @@ class Fact:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __str__(self) -> str:
-        shown = " ".join(f"{k}={v}" for k, v in self.values().items() if v is not None)
+        """One line, whatever is in the fields: none of them can pass for another, or for a line."""
+        shown = " ".join(f"{k}={_shown(v)}" for k, v in self.values().items() if v is not None)
         return f"{self.name} {shown}".strip()
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    text = str(value)
+    if isinstance(value, str) and (not text or set(text) & _MISREAD):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return one_line(text)
 
 
 class Facts:

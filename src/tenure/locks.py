@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
+from tenure.address import Address
 from tenure.backends.base import LeaseStore, LocalLeases
 from tenure.clock import Clock, SystemClock
 from tenure.connected import Connected
@@ -54,6 +55,7 @@ class Leases:
         known = resolve_leases(url)
         self.url = known if isinstance(known, str) else "redis://"
         self.namespace = namespace
+        self.address = Address(known if isinstance(known, str) else None, namespace)
         self._clock = clock or SystemClock()
         make = parse_leases(known, namespace, self._clock)
         self._connect = functools.partial(Connected, make, migrate, self._clock)

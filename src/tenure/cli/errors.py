@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
 from tenure.errors import TenureError
+from tenure.printable import one_line
+from tenure.urls import shown
 
 
 class Failed(click.ClickException):
@@ -17,10 +19,26 @@ class Failed(click.ClickException):
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
-    """Errors of Tenure say what is wrong and what to do; a traceback would only hide that."""
+def told_plainly(args: Sequence[str]) -> Iterator[None]:
+    """Errors of Tenure say what is wrong and what to do; a traceback would only hide that.
+
+    They are one line, whatever came into them from outside. And a URL among `args` that was given
+    in a wrong place is not repeated with its password.
+    """
     try:
         yield
     except TenureError as error:
         where = f"startup stopped at stage {error.stage!r}: " if error.stage else ""
-        raise Failed(f"{where}{error}") from error
+        raise Failed(_safe(f"{where}{error}", args)) from error
+    except click.ClickException as error:
+        vars(error)["message"] = _safe(error.message, args)  # to click's types it is final
+        raise
+
+
+def _safe(message: str, args: Sequence[str]) -> str:
+    for argument in args:
+        for given in (argument, argument.partition("=")[2]):
+            if "://" in given:
+                for form in (given, repr(given)[1:-1]):
+                    message = message.replace(form, shown(given))
+    return one_line(message)

@@ -6,6 +6,7 @@ from importlib.metadata import version as package_version
 
 from psycopg.rows import DictRow
 
+from tenure.address import Address
 from tenure.backends.postgres import migrate
 from tenure.backends.postgres.database import Connection, Database
 from tenure.backends.postgres.statements import quoted
@@ -27,7 +28,7 @@ SELECT current_setting('server_version') AS version, clock_timestamp() AS now,
 """
 
 
-async def diagnose(database: Database, clock: Clock) -> list[Finding]:
+async def diagnose(database: Database, clock: Clock, address: Address) -> list[Finding]:
     """Each check needs the ones before it; the first that stops the rest ends the list."""
 
     async def work(connection: Connection) -> list[Finding]:
@@ -41,7 +42,7 @@ async def diagnose(database: Database, clock: Clock) -> list[Finding]:
             _clock(row, clock),
             *_durability(row),
         ]
-        return [*findings, await _schema(connection, database.schema)]
+        return [*findings, await _schema(connection, database.schema, address)]
 
     try:
         return await database.use(work)
@@ -127,14 +128,14 @@ def _durability(row: DictRow) -> list[Finding]:
     return findings or [Finding("durability", _OK, "commits are durable")]
 
 
-async def _schema(connection: Connection, schema: str) -> Finding:
+async def _schema(connection: Connection, schema: str, address: Address) -> Finding:
     try:
         lacking = await migrate.pending(connection, schema)
     except SchemaMismatch as error:
         return Finding("schema", _PROBLEM, str(error))
     if lacking:
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
-        remedy = "Run `tenure migrate` on it, or start a scheduler on it."
+        remedy = f"Run `{address.command('migrate')}`, or start a scheduler on it."
         return Finding("schema", _PROBLEM, f"{quoted(schema)} lacks: {names}", remedy)
     version = package_version("tenure")
     return Finding("schema", _OK, f"{quoted(schema)} is up to date for Tenure {version}")

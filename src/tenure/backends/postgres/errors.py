@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import psycopg
 
+from tenure.address import NOWHERE
 from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
 
 DIVISION_BY_ZERO = "22012"
@@ -22,15 +23,16 @@ def sqlstate(error: BaseException) -> str | None:
 
 def translate(error: Exception) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
-    text = str(error).strip()
+    text = " ".join(str(error).split())  # on one line, as all our errors are
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
         raise SchemaMismatch(
-            f"the database lacks something that this version needs ({text}). Run `tenure migrate`."
+            f"the database lacks something that this version needs ({text}). Run"
+            f" `{NOWHERE.command('migrate')}`."
         ) from error
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         raise StoreError(
             f"PostgreSQL refused: {text}. Grant the role the rights on Tenure's schema, or run"
-            " `tenure migrate` as its owner."
+            f" `{NOWHERE.command('migrate')}` as its owner."
         ) from error
     if isinstance(error, psycopg.errors.LockNotAvailable):
         raise StoreUnavailable(

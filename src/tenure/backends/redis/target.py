@@ -25,6 +25,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from tenure.errors import ConfigError
+from tenure.urls import shown
 
 LIMIT = 5.0
 TIMES: dict[str, Any] = {"socket_timeout": LIMIT, "socket_connect_timeout": LIMIT}
@@ -88,7 +89,10 @@ class Target:
         try:
             return self._client(options)
         except TypeError as error:  # an option after the `?` that redis-py does not know
-            raise ConfigError(f"{self.location}: redis-py refuses an option: {error}") from error
+            refused = str(error)
+        # After a password with an & in it, the option that is not known may be a part of that.
+        why = "." if "password" in self.options else f": {refused}"
+        raise ConfigError(f"{self.location}: redis-py refuses an option after the ?{why}")
 
     def _client(self, options: dict[str, Any]) -> Any:
         if self.kind == "cluster":
@@ -118,14 +122,21 @@ def parse(url: str) -> Target:
     kind = _KINDS.get(form)
     if kind is None:
         raise ConfigError(
-            f"unknown form {parts.scheme!r} in {_hidden(parts)}; known are redis://, rediss://,"
+            f"unknown form {parts.scheme!r} in {shown(url)}; known are redis://, rediss://,"
             " redis+sentinel://, redis+cluster:// and unix://."
         )
+    hosts: tuple[Host, ...] = ()
+    options: dict[str, Any] = {}
+    problem = ""
     try:
         hosts = _hosts(parts.netloc.rpartition("@")[2], _PORTS[kind])
         options = _options(parts, scheme, kind)
     except ValueError as error:
-        raise ConfigError(f"{_hidden(parts)} cannot be read: {error}") from error
+        # Not as the cause: urllib's errors repeat what they stumbled over.
+        known = str(error).startswith(("Invalid value for", "Port out of range"))
+        problem = str(error) if known else "a host or a port in it is wrong."
+    if problem:
+        raise ConfigError(f"{shown(url)} cannot be read: {problem}")
     if scheme == "unix":
         return Target("server", (), options)
     sentinel = {
@@ -231,10 +242,6 @@ def _hosts(text: str, port: int) -> tuple[Host, ...]:
 def _joined(host: Host) -> str:
     name, port = host
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
-def _hidden(parts: SplitResult) -> str:
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def again(times: int) -> Retry:

@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from tenure.backends.sqlite import migrate
-from tenure.backends.sqlite.connection import OLDEST_SQLITE, Connection
+from tenure.backends.sqlite.connection import OLDEST_SQLITE, Connection, command
 from tenure.backends.sqlite.filesystem import check_file_system, check_space
 from tenure.backends.sqlite.lockfile import LockFile
 from tenure.backends.sqlite.writer import Writer, find_writer
@@ -39,7 +39,7 @@ async def diagnose(path: Path, lock_file: Path) -> list[Finding]:
     connection = Connection(path, "tenure-doctor")
     try:
         await connection.open(create=False)
-        findings += await connection.read(_inside)
+        findings += await connection.read(lambda c: _inside(c, path))
         findings.append(_lock_file(lock_file))
         findings.append(await _write_lock(connection, path))
         findings += _log(path)
@@ -78,7 +78,7 @@ def _file(path: Path) -> tuple[Finding, bool]:
             _PROBLEM,
             f"there is no database {path}",
             f"Check the URL and the working folder ({Path.cwd()}); if it should be there:"
-            f" tenure migrate --url sqlite:///{path}",
+            f" `{command(path, 'migrate')}`",
         ), False
     for what in (path, path.parent):
         if not os.access(what, os.R_OK | os.W_OK):
@@ -96,12 +96,12 @@ def _uid() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else "?"
 
 
-def _inside(c: sqlite3.Connection) -> list[Finding]:
+def _inside(c: sqlite3.Connection, path: Path) -> list[Finding]:
     (mode,) = c.execute("PRAGMA journal_mode").fetchone()
-    return [_schema(c), _journal(mode)]
+    return [_schema(c, path), _journal(mode)]
 
 
-def _schema(c: sqlite3.Connection) -> Finding:
+def _schema(c: sqlite3.Connection, path: Path) -> Finding:
     try:
         migrate.check(c)
     except TenureError as error:
@@ -110,9 +110,8 @@ def _schema(c: sqlite3.Connection) -> Finding:
     if lacking:
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
         text = f"pending: {names}" if done else "there are no tables of Tenure in this database"
-        return Finding(
-            "schema", _PROBLEM, text, "Run `tenure migrate` on it, or start a scheduler on it."
-        )
+        remedy = f"Run `{command(path, 'migrate')}`, or start a scheduler on it."
+        return Finding("schema", _PROBLEM, text, remedy)
     return Finding("schema", _OK, f"version {migrate.MAJOR}.{done[-1][0]}, up to date")
 
 
