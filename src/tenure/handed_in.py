@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from tenure.errors import ConfigError
+from tenure.urls import POSTGRES, check_server, scheme_of
 
 _TAKEN = {
     *("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "options"),
@@ -64,6 +65,8 @@ def _of_pool(pool: Any) -> str:
     from psycopg.conninfo import conninfo_to_dict
 
     kwargs = {name: value for name, value in (pool.kwargs or {}).items() if name in _TAKEN}
+    if scheme_of(pool.conninfo or "") in POSTGRES:
+        check_server(pool.conninfo)
     try:
         given = conninfo_to_dict(pool.conninfo or "", **kwargs)
     except psycopg.Error:

@@ -52,16 +52,19 @@ def from_environment(variable: str) -> str | None:
         raise ConfigError(
             f"both {variable} and {variable}_FILE are set: which is meant? Unset one."
         )
-    return read_url(Path(file), f"{variable}_FILE") if file else url or None
+    return read_url(file, f"{variable}_FILE") if file else url or None
 
 
-def read_url(path: Path, what: str) -> str:
+def read_url(path: str, what: str) -> str:
     """The URL that a file has: its only line. What is in the file is never part of an error."""
+    if "://" in path:
+        raise ConfigError(f"{what} is a URL; it has to be the name of a file that has one.")
     try:
-        found = path.read_bytes()[: URL_MOST + 1]
+        with Path(path).open("rb") as file:
+            found = file.read(URL_MOST + 1)
     except OSError as error:
         raise ConfigError(
-            f"{what} names {str(path)!r}, which cannot be read: {error.strerror}. It has to be a"
+            f"{what} names {path!r}, which cannot be read: {error.strerror}. It has to be a"
             " file with the URL in it, readable for this user."
         ) from error
     text = found.decode("utf-8", "replace").strip()
@@ -69,7 +72,7 @@ def read_url(path: Path, what: str) -> str:
         text = ""
     if not scheme_of(text):
         raise ConfigError(
-            f"{what} names {str(path)!r}, which does not have one URL as its only line, such as"
+            f"{what} names {path!r}, which does not have one URL as its only line, such as"
             " postgresql://user:password@host/database."
         )
     return text

@@ -21,7 +21,7 @@ _CHARACTER = r"(?:[\w.~+-]|%[0-9A-Fa-f]{2})"
 _HOST = rf"(?:{_CHARACTER}*|\[[0-9A-Za-z:.%]+\])(?::[0-9]{{1,5}})?"
 _REST = re.compile(
     # A password may have anything but what ends it. An @ further on may be its own: not shown.
-    rf"(?:(?P<user>{_CHARACTER}*)(?P<password>:[^@/]*)?@)?"
+    rf"(?:(?P<user>{_CHARACTER}*)(?P<password>:[^@/?]*)?@)?"
     rf"(?P<hosts>{_HOST}(?:,{_HOST})*)"
     rf"(?P<path>(?:/{_CHARACTER}*)*)"
     r"(?:\?(?P<query>[^@#?\s]*))?"
@@ -151,7 +151,7 @@ def _encoded(character: str) -> str:
 _POSTGRES_FORM = "postgresql://user:password@host:5432/database"
 _VALID = r"(?:[^%{0}]|%[0-9A-Fa-f]{{2}})*"
 _POSTGRES = re.compile(  # as libpq reads it: user and password end at the first @ before any /
-    rf"(?:{_VALID.format(':@/?')}(?::{_VALID.format('@/')})?@)?"
+    rf"(?:{_VALID.format(':@/?')}(?::{_VALID.format('@/?')})?@)?"
     rf"{_HOST}(?:,{_HOST})*"
     rf"(?:/{_VALID.format('@?')})?"
     rf"(?:\?(?:[a-z_]+={_VALID.format('&=@')}(?:&[a-z_]+={_VALID.format('&=@')})*)?)?"

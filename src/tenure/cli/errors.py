@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ import click
 
 from tenure.errors import TenureError
 from tenure.printable import one_line
-from tenure.urls import shown
+from tenure.urls import HIDDEN, is_public
 
 
 class Failed(click.ClickException):
@@ -38,7 +39,10 @@ def told_plainly(args: Sequence[str]) -> Iterator[None]:
 def _safe(message: str, args: Sequence[str]) -> str:
     for argument in args:
         for given in (argument, argument.partition("=")[2]):
-            if "://" in given:
-                for form in (given, repr(given)[1:-1]):
-                    message = message.replace(form, shown(given))
+            if "://" in given and not is_public(given):
+                # Told as it is, as its repr, by the word, or in capitals, as rules are.
+                for form in (given, repr(given)[1:-1], *(w for w in given.split() if len(w) > 3)):
+                    message = re.sub(
+                        re.escape(form), lambda _: HIDDEN, message, flags=re.IGNORECASE
+                    )
     return one_line(message)

@@ -244,10 +244,13 @@ def chosen(name: str, given: dict[str, Any]) -> str | None:
 
 def chosen_for_code(given: dict[str, Any]) -> str | None:
     """The same of --url, for code that is about to be imported and names no URL itself."""
-    file: Path | None = given["url_file"]
+    file: str | None = given["url_file"]
     url = chosen("url", given)
     if url is not None:
-        values = {"TENURE_URL": None if file else url, "TENURE_URL_FILE": file and file.absolute()}
+        values = {
+            "TENURE_URL": None if file else url,
+            "TENURE_URL_FILE": file and Path(file).absolute(),
+        }
         for variable, value in values.items():
             os.environ.pop(variable, None)
             if value is not None:
@@ -264,7 +267,6 @@ def both(name: str, help_text: str) -> Callable[[Callable[..., Any]], Callable[.
     def give(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option(
             f"--{name}-file",
-            type=click.Path(path_type=Path),
             metavar="FILE",
             help=f"A file that has the URL of --{name}, for one with a password."
             f"  [default: $TENURE_{name.upper()}_FILE]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
 import psycopg
@@ -10,6 +11,7 @@ from tenure.address import NOWHERE
 from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
 
 DIVISION_BY_ZERO = "22012"
+_REPEATED = re.compile(r"(invalid [a-z_ ]+):? \"[^\"]*\"")
 
 
 def sqlstate(error: BaseException) -> str | None:
@@ -21,8 +23,18 @@ def sqlstate(error: BaseException) -> str | None:
     return None
 
 
+def _forget_values(error: Exception) -> None:
+    """Of a setting that it does not understand libpq repeats the value. That may be the end of a
+    password with an & in it."""
+    if isinstance(error, psycopg.Error):
+        error.args = tuple(
+            _REPEATED.sub(r"\1", part) if isinstance(part, str) else part for part in error.args
+        )
+
+
 def translate(error: Exception) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
+    _forget_values(error)
     text = " ".join(str(error).split())  # on one line, as all our errors are
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
         raise SchemaMismatch(

@@ -101,6 +101,7 @@ class Target:
             nodes = [ClusterNode(host, port) for host, port in self.hosts]
             return RedisCluster(startup_nodes=nodes, **options)
         if self.kind == "sentinel":
+            redis.Redis(**options)  # refuses now what the others would when they connect
             asking = {**TIMES, "retry": again(0), **self.sentinel_options}
             sentinel: Any = Sentinel(self.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
             return sentinel.master_for(self.service, **options)
