@@ -4,13 +4,13 @@ read from it again, is refused where it is given."""
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
 from tenure.errors import InvalidSchedule
 from tenure.payload import is_unicode
+from tenure.printable import brief
 
 NUMBER_MOST = 2_147_483_647
 """The greatest integer that PostgreSQL keeps in its column."""
@@ -87,4 +87,4 @@ def keywords(value: object) -> Mapping[str, Any]:
 
 
 def _given(name: str, value: object) -> str:
-    return f"{name}={reprlib.repr(value)}"
+    return f"{name}={brief(value)}"

@@ -169,9 +169,13 @@ def test_lock_has_names_in_braces_and_nothing_else(scheduler: Scheduler) -> None
         *("{user.name}", "{user[0]}", "{user:d", "{}", "{0}", "{user!r}", "user}"),
         *("{user:>{user}}", "{user:>600000000}", "{user:600000000}", "{user!s:>9}"),
     ):
-        with pytest.raises(InvalidSchedule, match="the name of a keyword argument and nothing else"):
+        with pytest.raises(
+            InvalidSchedule, match="the name of a keyword argument and nothing else"
+        ):
             scheduler.add_many([new("a", lock=rule)])
-        with pytest.raises(InvalidSchedule, match="the name of a keyword argument and nothing else"):
+        with pytest.raises(
+            InvalidSchedule, match="the name of a keyword argument and nothing else"
+        ):
             scheduler.task(every(hours=1), name="b", lock=rule)(lambda user: None)
     added = scheduler.add_many([new("a", lock="{{{user}}}", kwargs={"user": 7})])
     assert added[0].spec.lock == "{7}"
