@@ -30,6 +30,7 @@ from tenure.identity import new_holder
 from tenure.keeper import Held
 from tenure.lease import Lease
 from tenure.model import Grant, Holder, LeaseRecord
+from tenure.printable import one_line
 from tenure.service import why
 from tenure.settings import Settings
 from tenure.stores import parse_leases, resolve_leases
@@ -240,7 +241,7 @@ class Leases:
                     "lease %r was left over, it seems, by a holder of before a restart of the"
                     " machine (%s); watching it for %g s",
                     name,
-                    answer.holder,
+                    one_line(answer.holder),
                     answer.ttl,
                 )
             if begun > until:

@@ -130,6 +130,11 @@ def of_sqlite(path: Path) -> str:
 def check_server(url: str) -> None:
     """Refuse what a driver would take apart in the wrong place, and then tell of in its errors."""
     scheme, rest = scheme_of(url), url.partition("://")[2]
+    if ":***@" in rest:
+        raise ConfigError(
+            f"this {scheme}:// URL has *** in place of its password, as str() of SQLAlchemy's URL"
+            " has. Give the engine itself, or url.render_as_string(hide_password=False)."
+        )
     if (_REDIS if scheme in REDIS else _POSTGRES).fullmatch(rest) is None:
         form = "redis://:password@host:6379/0" if scheme in REDIS else _POSTGRES_FORM
         raise ConfigError(

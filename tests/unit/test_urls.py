@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from tenure import Leases, Scheduler
 from tenure.backends.postgres import PostgresBackend
@@ -77,6 +78,13 @@ def test_what_may_stand_in_a_command() -> None:
 )
 def test_url_that_a_driver_understands_is_not_refused(url: str) -> None:
     check_server(url)
+
+
+def test_password_that_sqlalchemy_has_hidden() -> None:
+    url = make_url("postgresql+psycopg://app:pw@db/app")
+    with pytest.raises(ConfigError, match="hide_password=False"):
+        Scheduler(str(url))
+    Scheduler(url.render_as_string(hide_password=False))
 
 
 def test_file_comes_back_from_its_url() -> None:

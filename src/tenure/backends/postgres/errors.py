@@ -23,6 +23,18 @@ def sqlstate(error: BaseException) -> str | None:
     return None
 
 
+def _advice(text: str) -> str:
+    """What to look at, where the server's own words do not say it."""
+    end = "" if text.endswith((".", "?")) else "."
+    if "authentication failed" in text or "no password supplied" in text:
+        return f"{end} Check user and password in the URL, PGPASSWORD or ~/.pgpass."
+    if 'database "' in text and "does not exist" in text:
+        return f"{end} Create it (createdb), or correct the URL."
+    if "failed to resolve host" in text or "Connection refused" in text:
+        return f"{end} Check host and port in the URL, and whether the server is up."
+    return ""
+
+
 def _forget_values(error: Exception) -> None:
     """Of a setting that it does not understand libpq repeats the value. That may be the end of a
     password with an & in it."""
@@ -52,5 +64,5 @@ def translate(error: Exception) -> NoReturn:
             f" {text}. Nothing was changed; pg_stat_activity and pg_locks say who it is."
         ) from error
     if isinstance(error, psycopg.OperationalError | OSError):
-        raise StoreUnavailable(f"PostgreSQL is not available: {text}") from error
+        raise StoreUnavailable(f"PostgreSQL is not available: {text}{_advice(text)}") from error
     raise StoreError(f"PostgreSQL: {text}") from error

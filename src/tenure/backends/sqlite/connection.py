@@ -254,7 +254,10 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
             f" `{command(path, 'migrate')}`."
         ) from error
     if code == sqlite3.SQLITE_IOERR:
-        raise StoreUnavailable(f"reading or writing {path} failed: {error}.") from error
+        raise StoreUnavailable(
+            f"reading or writing {path} failed: {error}. Check the disk and its file system (dmesg"
+            " says more); Tenure tries again."
+        ) from error
     if isinstance(error, TenureError):
         raise error
     raise StoreError(f"{path}: {error}") from error
