@@ -3,17 +3,20 @@ read from it again, is refused where it is given."""
 
 from __future__ import annotations
 
-import reprlib
+import re
 from collections.abc import Mapping
+from string import Formatter
 from typing import Any
 
 from tenure.errors import InvalidSchedule
 from tenure.payload import is_unicode
+from tenure.printable import brief
 
 NUMBER_MOST = 2_147_483_647
 """The greatest integer that PostgreSQL keeps in its column."""
 SECONDS_MOST = 366 * 100 * 86_400
 """100 years, as of intervals: a date that far away can still be reckoned with."""
+_FIELD = re.compile(r"[^\W\d][^.\[\]{}!:]*")
 LOCK_MOST = 500
 """How many characters fit into the stores' indexes, whatever they are."""
 
@@ -40,7 +43,7 @@ def seconds(name: str, value: object, *, zero: bool = False, otherwise: str = ""
 
 
 def lock_key(name: str, value: object) -> str:
-    """A lock key, also one with arguments still to be filled in."""
+    """A lock key."""
     fits = isinstance(value, str) and 1 <= len(value) <= LOCK_MOST
     if not isinstance(value, str) or not fits or "\0" in value or not is_unicode(value):
         raise InvalidSchedule(
@@ -48,6 +51,27 @@ def lock_key(name: str, value: object) -> str:
             " characters, such as 'user:{user}'. Without one the lock is the schedule's own."
         )
     return value
+
+
+def lock_rule(name: str, value: object) -> str:
+    """A lock key in which names of keyword arguments, in braces, are still to be filled in.
+
+    Nothing but names: a width would make a key of any length, and an attribute tell anything.
+    """
+    rule, problem = lock_key(name, value), ""
+    try:
+        for _, field, spec, conversion in Formatter().parse(rule):
+            if field is not None and (spec or conversion or not _FIELD.fullmatch(field)):
+                inner = field + (f"!{conversion}" if conversion else "")
+                problem = f"{{{inner}{f':{spec}' if spec else ''}}} is not one"
+    except ValueError as error:
+        problem = str(error)
+    if problem:
+        raise InvalidSchedule(
+            f"{_given(name, value)}: in braces stands the name of a keyword argument and nothing"
+            f" else, such as 'user:{{user}}'; {problem}. A brace itself is written twice."
+        )
+    return rule
 
 
 def keywords(value: object) -> Mapping[str, Any]:
@@ -63,4 +87,4 @@ def keywords(value: object) -> Mapping[str, Any]:
 
 
 def _given(name: str, value: object) -> str:
-    return f"{name}={reprlib.repr(value)}"
+    return f"{name}={brief(value)}"

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure import triggers
+from tenure.address import NOWHERE, Address
 from tenure.arguments import keywords, lock_key
 from tenure.backends.base import ScheduleStore
 from tenure.changes import PAUSED, edited, is_orphaned, replanned, resumed, stopped
@@ -32,8 +33,11 @@ _POLICY = [field for field in Policy.__dataclass_fields__ if field != "lock"]
 class Catalog:
     """What a process may do to schedules."""
 
-    def __init__(self, store: ScheduleStore, tasks: Tasks, settings: Settings) -> None:
+    def __init__(
+        self, store: ScheduleStore, tasks: Tasks, settings: Settings, at: Address = NOWHERE
+    ) -> None:
         self._store = store
+        self._at = at
         self._tasks = tasks
         self._settings = settings
 
@@ -114,13 +118,13 @@ class Catalog:
 
     async def remove(self, name: str, expected_version: int | None = None) -> None:
         if not await self._store.remove(name, expected_version):
-            _check_version(await self.get(name), expected_version)
+            _check_version(await self.get(name), expected_version, self._at)
             await self.remove(name, expected_version)  # it came into being just now
 
     async def get(self, name: str) -> Schedule:
         found = (await self._store.find([name])).get(name)
         if found is None:
-            raise _not_found(name)
+            raise _not_found(name, self._at)
         return found
 
     async def run_now(self, name: str, key: str | None) -> int | None:
@@ -170,7 +174,7 @@ class Catalog:
     ) -> Schedule:
         for attempt in range(ATTEMPTS):
             old, now = await self.get(name), await self._store.now()
-            _check_version(old, expected_version)
+            _check_version(old, expected_version, self._at)
             change = edit(old, now)
             if change is None:
                 return old
@@ -273,7 +277,7 @@ def stretch(start: datetime, end: datetime) -> tuple[datetime, datetime]:
     return start, end
 
 
-def _check_version(schedule: Schedule, expected: int | None) -> None:
+def _check_version(schedule: Schedule, expected: int | None, at: Address) -> None:
     if expected is None or schedule.version == expected:
         return
     name, changed = schedule.name, schedule.updated_at.astimezone(UTC)
@@ -281,7 +285,7 @@ def _check_version(schedule: Schedule, expected: int | None) -> None:
     raise Conflict(
         f"schedule {name!r} has version {schedule.version} now, not {expected}: it was changed at"
         f" {changed:%Y-%m-%d %H:%M:%S} UTC and is {state}. Nothing was changed by this call. Read"
-        f" it again (`tenure schedules show {name}`, or get()) and decide anew.",
+        f" it again (`{at.command('schedules', 'show', name=name)}`, or get()) and decide anew.",
         schedule,
     )
 
@@ -320,5 +324,6 @@ def _check_trigger(trigger: object) -> triggers.Trigger:
     return trigger  # type: ignore[return-value]
 
 
-def _not_found(name: str) -> NotFound:
-    return NotFound(f"no schedule named {name!r}. `tenure schedules list` shows those that exist.")
+def _not_found(name: str, at: Address) -> NotFound:
+    listing = at.command("schedules", "list")
+    return NotFound(f"no schedule named {name!r}. `{listing}` shows those that exist.")

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from tenure import joining
+from tenure.address import Address
 from tenure.backends.base import Backend, Joined, Joins, LeaseBackend
 from tenure.catalog import Catalog
 from tenure.changes import trigger_of
@@ -55,6 +56,7 @@ class Core:
         self.url = resolve(url)
         self.tz = zones.name(tz)
         self.namespace = namespace
+        self.address = Address(self.url, namespace, leases if isinstance(leases, str) else None)
         self.app = app
         self.settings = settings or Settings()
         self.tasks = Tasks(self.tz)
@@ -93,7 +95,7 @@ class Core:
 
     async def catalog(self) -> Catalog:
         backend = await self.backend()
-        return Catalog(backend.schedules, self.tasks, self.settings)
+        return Catalog(backend.schedules, self.tasks, self.settings, self.address)
 
     def forget_parent(self) -> None:
         """In a forked child: leave what was inherited to the parent, and begin anew."""
@@ -153,6 +155,7 @@ class Core:
             facts=facts,
             app=self.app,
             location=backend.location,
+            at=self.address,
         )
 
     async def stop(self, grace: float | None) -> None:
@@ -207,7 +210,7 @@ class Core:
 
     def edits(self, stores: Backend | Joined) -> Edits:
         """What may be changed there."""
-        catalog = Catalog(stores.schedules, self.tasks, self.settings)
+        catalog = Catalog(stores.schedules, self.tasks, self.settings, self.address)
         return Edits(stores.schedules, stores.runs, self.drafts, catalog)
 
     async def edit(self, work: Callable[[Edits], Coroutine[Any, Any, T]]) -> T:
@@ -220,7 +223,8 @@ class Core:
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"{error} If it is your own transaction that is in the way: the store has to be"
-                " opened before it; start the scheduler, or run `tenure migrate`, first."
+                " opened before it; start the scheduler, or run"
+                f" `{self.address.command('migrate')}`, first."
             ) from error
         return await joining.ready(backend)
 

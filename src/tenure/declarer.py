@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
+from tenure.address import NOWHERE, Address
 from tenure.backends.base import LeaseStore, ReleaseStore, ScheduleStore
 from tenure.clock import Clock
 from tenure.declarations import Decision, Declarations, decide, is_known, starting
@@ -48,8 +49,10 @@ class Declarer(Service):
         settings: Settings,
         clock: Clock,
         facts: Facts,
+        at: Address = NOWHERE,
     ) -> None:
         super().__init__(clock, facts)
+        self._at = at
         self._mine = mine
         self._leases = leases
         self._releases = releases
@@ -180,7 +183,7 @@ class Declarer(Service):
             raise InvalidSchedule(
                 f"the code declares a schedule {name!r}, but one of that name exists already and"
                 f" {owner}. Rename the task with name=…, or remove the other one:"
-                f" tenure schedules remove {name}"
+                f" `{self._at.command('schedules', 'remove', name=name)}`"
             )
 
     def _tell(self, decisions: Sequence[Decision]) -> None:

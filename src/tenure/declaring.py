@@ -36,7 +36,8 @@ class Declaring:
         """Say which store, and how this node behaves.
 
         Args:
-            url: sqlite:///file.db; unless given $TENURE_URL, else sqlite:///tenure.db. Or an
+            url: sqlite:///file.db; unless given $TENURE_URL (or the URL in the file
+                $TENURE_URL_FILE), else sqlite:///tenure.db. Or an
                 SQLAlchemy engine, or a pool of psycopg, whose settings are taken.
             leases: another store for leases alone, such as redis://host, or a Redis client.
             namespace: separates clusters that share a store.

@@ -16,7 +16,10 @@ from typing import Any, TypeVar
 from tenure.errors import TenureError
 
 T = TypeVar("T")
-STOPPED = "Tenure was stopped while this call was under way."
+STOPPED = (
+    "Tenure was stopped while this call was under way: it may have taken effect, or not. Start it"
+    " again and look before you repeat the call."
+)
 
 
 class Engine:

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenure.printable import one_line
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -34,6 +36,10 @@ class TenureError(Exception):
 
     stage: str | None = None
     """While starting: the stage that failed, of those in startup.py."""
+
+    def __str__(self) -> str:
+        """One line, whatever came into it from a store, a server or a driver."""
+        return one_line(super().__str__())
 
 
 class ConfigError(TenureError, ValueError):

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from tenure.address import Address
 from tenure.backends.base import OWN, lease_topic
 from tenure.elector import Elector
 from tenure.errors import ConfigError, LeaseHeld, LeaseLost, StoreUnavailable
@@ -138,7 +139,7 @@ class Hold:
         if not isinstance(answer, LeaseRecord):
             return answer
         if self._wait == 0:
-            raise LeaseHeld(explain(answer, self._leases.url), answer)
+            raise LeaseHeld(explain(answer, self._leases.address), answer)
         changed = asyncio.Event()
         campaign = await self._leases.campaign(self._name, self._ttl, changed.set)
         try:
@@ -151,7 +152,7 @@ class Hold:
             await campaign.abandon()
             record = campaign.elector.seen or answer
             waited = f" Waited {self._wait:g} s for it."
-            raise LeaseHeld(explain(record, self._leases.url) + waited, record) from None
+            raise LeaseHeld(explain(record, self._leases.address) + waited, record) from None
         except BaseException:
             await campaign.abandon()
             raise
@@ -300,7 +301,7 @@ def check_name(name: str, ttl: float) -> str:
     return name
 
 
-def explain(record: LeaseRecord, url: str) -> str:
+def explain(record: LeaseRecord, at: Address) -> str:
     """Who is in the way, and what can be done: to be read at 3 a.m."""
     since = f"{record.acquired_at:%Y-%m-%d %H:%M:%S} UTC" if record.acquired_at else "unknown"
     expires = f"{record.expires_at:%H:%M:%S} UTC" if record.expires_at else "unknown"
@@ -310,12 +311,15 @@ def explain(record: LeaseRecord, url: str) -> str:
             f" still trust it is waited for, until {expires}. Try again then, or let hold() wait:"
             f" wait={record.ttl:g}, or when_held='standby'."
         )
+    by_force = f"`{at.command('leases', 'evict', name=record.name)}`"
+    if at.in_memory:
+        by_force = f"leases.evict({record.name!r}), in this process"
     return (
         f"lease {record.name!r} is held by process {record.pid} on host {record.host!r}"
         f" (holder {record.holder}, term {record.term}) since {since}; it expires at {expires}"
         f" unless it is renewed. If that process should not run, stop it: the lease is free at"
         f" once. If it is gone, wait for the expiry; only if it can neither be stopped nor waited"
-        f" for: tenure leases evict {record.name} --url {url}"
+        f" for, evict it: {by_force}"
     )
 
 

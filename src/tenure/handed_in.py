@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from tenure.errors import ConfigError
+from tenure.urls import POSTGRES, check_server, scheme_of
 
 _TAKEN = {
     *("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "options"),
@@ -60,10 +61,19 @@ def _of_pool(pool: Any) -> str:
         raise _unusable("pool", "it has been closed")
     if callable(pool.conninfo) or callable(pool.kwargs):
         raise _unusable("pool", "a function gives its settings anew for each connection")
+    import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
     kwargs = {name: value for name, value in (pool.kwargs or {}).items() if name in _TAKEN}
-    return _postgres("pool", conninfo_to_dict(pool.conninfo or "", **kwargs))
+    if scheme_of(pool.conninfo or "") in POSTGRES:
+        check_server(pool.conninfo)
+    try:
+        given = conninfo_to_dict(pool.conninfo or "", **kwargs)
+    except psycopg.Error:
+        given = None  # not as the cause: libpq's error repeats what it stumbled over
+    if given is None:
+        raise _unusable("pool", "libpq cannot read its conninfo")
+    return _postgres("pool", given)
 
 
 def _sqlite(url: Any) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
+from tenure.address import Address
 from tenure.backends.base import LocalLeases
 from tenure.clock import Clock, SystemClock
 from tenure.connected import Connected
@@ -29,6 +30,7 @@ from tenure.identity import new_holder
 from tenure.keeper import Held
 from tenure.lease import Lease
 from tenure.model import Grant, Holder, LeaseRecord
+from tenure.printable import one_line
 from tenure.service import why
 from tenure.settings import Settings
 from tenure.stores import parse_leases, resolve_leases
@@ -54,6 +56,7 @@ class Leases:
         known = resolve_leases(url)
         self.url = known if isinstance(known, str) else "redis://"
         self.namespace = namespace
+        self.address = Address(known if isinstance(known, str) else None, namespace)
         self._clock = clock or SystemClock()
         make = parse_leases(known, namespace, self._clock)
         self._connect = functools.partial(Connected, make, migrate, self._clock)
@@ -253,7 +256,7 @@ class Leases:
                     "lease %r was left over, it seems, by a holder of before a restart of the"
                     " machine (%s); watching it for %g s",
                     name,
-                    answer.holder,
+                    one_line(answer.holder),
                     answer.ttl,
                 )
             if begun > until:

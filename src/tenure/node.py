@@ -21,6 +21,7 @@ from importlib.metadata import version
 from typing import Any
 
 from tenure import triggers
+from tenure.address import NOWHERE, Address
 from tenure.backends.base import (
     RUNS,
     SCHEDULES,
@@ -77,6 +78,7 @@ class Node:
         facts: Facts,
         app: str = "default",
         location: str = "",
+        at: Address = NOWHERE,
         new_holder: Callable[[], Holder] = new_holder,
     ) -> None:
         self._wakeups = wakeups
@@ -139,6 +141,7 @@ class Node:
             settings,
             clock,
             facts,
+            at,
         )
         self.worker = Worker(
             runs, tasks, lambda: self.presence.node, execute, settings, clock, facts

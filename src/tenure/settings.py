@@ -74,7 +74,7 @@ class Settings:
         if not 0 < self.safety <= self.ttl / 3:
             raise ConfigError(
                 f"margin must satisfy 0 < margin <= ttl/3: margin={self.safety:g},"
-                f" ttl/3={self.ttl / 3:g}."
+                f" ttl/3={self.ttl / 3:g}. Raise ttl or lower margin."
             )
         for name in _POSITIVE:
             if getattr(self, name) <= 0:

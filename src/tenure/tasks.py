@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, get_type_hints, overload
 
-from tenure.arguments import NUMBER_MOST, keywords, lock_key, seconds, whole
+from tenure.arguments import NUMBER_MOST, keywords, lock_rule, seconds, whole
 from tenure.errors import InvalidSchedule, UnknownTask
 from tenure.model import CatchUp, OnCrash, Overlap
 from tenure.triggers import Trigger, zones
@@ -84,7 +84,7 @@ class Policy:
             whole("catch_up_limit", catch_up_limit, 1, CATCH_UP_MOST, _BEYOND),
             float(seconds("catch_up_grace", catch_up_grace, zero=True)),
             _choice(Overlap, "overlap", overlap),
-            None if lock is None else lock_key("lock", lock),
+            None if lock is None else lock_rule("lock", lock),
             whole("priority", priority, -NUMBER_MOST, NUMBER_MOST),
             None if timeout is None else seconds("timeout", timeout, otherwise=_NO_TIMEOUT),
             whole("retries", retries, 0, NUMBER_MOST),

@@ -138,6 +138,8 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
 def test_variables_named_on_any_page_are_read() -> None:
     source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     read = set(re.findall(r"(?:environ\.get\(|envvar=)\"(TENURE_\w+)\"", source))
+    files = set(re.findall(r"from_environment\(\"(TENURE_\w+)\"\)", source))
+    read |= files | {f"{variable}_FILE" for variable in files}
     assert read
     for page in pages():
         if page.name != "CONTRIBUTING.md":  # there are those of the tests

@@ -134,7 +134,7 @@ def test_lock_of_a_running_run_is_listed_beside_the_leases(cluster: Cluster) -> 
     assert skipped.code == 1
     assert "overlap=skip" in skipped.err
     assert f"run {run['id']} of 'held' has the same lock and is being executed" in skipped.err
-    assert "`tenure leases list` shows who holds the lock" in skipped.err
+    assert "shows who holds the lock" in skipped.err
     refused = cluster.ask("leases", "evict", "report:7", "--yes")
     assert refused.code == 1
     assert f"lock key of run {run['id']}" in refused.err

@@ -349,7 +349,7 @@ def test_first_use_inside_a_transaction_that_locks_the_file(tmp_path: Path) -> N
     connection.execute("INSERT INTO orders VALUES (1)")
     scheduler = Scheduler(f"sqlite:///{tmp_path / 'new.db'}")
     scheduler.task(invoice)
-    with pytest.raises(StoreUnavailable, match="start the scheduler, or run `tenure migrate`"):
+    with pytest.raises(StoreUnavailable, match="start the scheduler, or run `tenure migrate --url"):
         add(scheduler, connection)
     connection.commit()
     add(scheduler, connection)

@@ -81,7 +81,7 @@ async def test_a_leader_that_waited_for_its_successor_is_fenced(
     schedules = backend.schedules
     assert await schedules.take_office(ANN)
     [schedule] = await schedules.change([adding("a", await schedules.now())])
-    url = server.database_url(backend._url.rpartition("/")[2])
+    url = server.database_url(backend._for_the_rest.url.rpartition("/")[2])
     with psycopg.connect(url) as successor:
         for statement in ("lock_office", "take_office"):
             successor.execute(schedules.statement(statement), schedules.of(BOB))
@@ -185,7 +185,7 @@ async def test_doctor_names_what_may_only_be_read(
 ) -> None:
     assert "defaults" not in await _findings(backend)
     await backend._for_the_rest.drop_idle()
-    url = backend._url
+    url = backend._for_the_rest.url
     with psycopg.connect(url, autocommit=True) as admin:
         name = url.rpartition("/")[2]
         admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -201,13 +201,13 @@ async def test_doctor_names_what_may_only_be_read(
 async def test_doctor_names_policies_that_hide_rows(
     backend: PostgresBackend, server: PostgresServer
 ) -> None:
-    with psycopg.connect(backend._url, autocommit=True) as admin:
+    with psycopg.connect(backend._for_the_rest.url, autocommit=True) as admin:
         admin.execute("CREATE ROLE limited LOGIN")
         admin.execute("GRANT USAGE ON SCHEMA tenure TO limited")
         admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO limited")
         admin.execute("ALTER TABLE tenure.schedule ENABLE ROW LEVEL SECURITY")
     assert "row security" not in await _findings(backend)  # it is the owner
-    other = PostgresBackend(backend._url.replace("tenure@", "limited@"))
+    other = PostgresBackend(backend._for_the_rest.url.replace("tenure@", "limited@"))
     found = (await _findings(other))["row security"]
     assert found.severity is Severity.WARNING
     assert "schedule the role limited" in found.text
@@ -219,7 +219,7 @@ async def test_doctor_names_views_that_call_what_is_not_the_systems(
     backend: PostgresBackend, server: PostgresServer
 ) -> None:
     assert "views" not in await _findings(backend)
-    with psycopg.connect(backend._url, autocommit=True) as admin:
+    with psycopg.connect(backend._for_the_rest.url, autocommit=True) as admin:
         admin.execute(
             "CREATE FUNCTION public.hers(text, bigint) RETURNS text LANGUAGE sql AS 'SELECT $1'"
         )

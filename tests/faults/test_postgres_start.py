@@ -84,7 +84,7 @@ def test_role_that_may_not_create_tables(cluster: PostgresCluster) -> None:
     """It is told what to do; and once the owner has migrated, it works."""
     cluster.query("CREATE ROLE modest LOGIN")
     url = cluster.through(cluster.server.port, "modest")
-    with pytest.raises(SchemaMismatch, match="Run `tenure migrate`"):
+    with pytest.raises(SchemaMismatch, match="Run `tenure migrate --url postgresql:"):
         Leases(url, migrate=False).acquire("refused")
     with pytest.raises(StoreError, match="permission denied"):
         Leases(url).acquire("refused")

@@ -72,7 +72,7 @@ def test_away_for_longer_than_the_ttl_nothing_runs_unguarded(cluster: RedisClust
         until(lambda who=who: _told(cluster, "recovered", who, suspended), "recovery to be told")  # type: ignore[misc]
         assert len(_told(cluster, "unavailable", who, down)) == 1
         log = cluster.program(who).output
-        assert "WARNING:tenure.store:store.unavailable service=keeper error=Redis is not" in log
+        assert 'WARNING:tenure.store:store.unavailable service=keeper error="Redis is not' in log
         assert "INFO:tenure.store:store.recovered service=keeper" in log
     cluster.settle()
 

@@ -153,7 +153,7 @@ def test_cycle_is_skipped_while_redis_is_away(
         until(cycle, "a cycle after that")
         until(lambda: "store.recovered" in caplog.text, "the recovery to be told")
     told = [(record.levelname, record.message.split(" error=")[0]) for record in caplog.records]
-    assert told[0] == ("WARNING", "store.unavailable service=exclusive 'cycle'")
+    assert told[0] == ("WARNING", "store.unavailable service=\"exclusive 'cycle'\"")
     assert told[1][0] == "INFO"
     assert len(told) == 2
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tenure.cli.output import clean, count, exactly, iso, relative, short, span, when
+from tenure.cli.output import count, exactly, iso, relative, short, span, when
+from tenure.printable import lines, one_line
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -55,7 +56,8 @@ def test_date_is_shown_only_of_another_day() -> None:
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
-    assert clean("a\x1b[31mb\tc\nd\r") == "a\\x1b[31mb    c\nd\\r"
+    assert lines("a\x1b[31mb\tc\nd\r") == "a\\x1b[31mb    c\nd\\r"
+    assert one_line("a\x1b\x9b\u202e\n\ud800b") == "a\\x1b\\x9b\\u202e\\n\\ud800b"
 
 
 def test_small_words() -> None:

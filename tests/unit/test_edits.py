@@ -159,9 +159,26 @@ def test_lock_that_is_filled_in_must_be_one(scheduler: Scheduler) -> None:
     for rule, user in [("{user}", ""), ("{user}", "x" * 501), ("{user}", "\0")]:
         with pytest.raises(InvalidSchedule, match=r"'a': filled in, lock=.* is not a lock key"):
             scheduler.add_many([new("a", lock=rule, kwargs={"user": user})])
-    for rule in ("{user.name}", "{user[0]}", "{user:d", "{}", "{nobody}", "{user:>{nobody}}"):
-        with pytest.raises(InvalidSchedule, match="cannot be filled in from the keyword arg"):
+    with pytest.raises(InvalidSchedule, match="cannot be filled in from the keyword arg"):
+        scheduler.add_many([new("a", lock="{nobody}")])
+
+
+def test_lock_has_names_in_braces_and_nothing_else(scheduler: Scheduler) -> None:
+    """A width alone could make a key of 600 MB."""
+    for rule in (
+        *("{user.name}", "{user[0]}", "{user:d", "{}", "{0}", "{user!r}", "user}"),
+        *("{user:>{user}}", "{user:>600000000}", "{user:600000000}", "{user!s:>9}"),
+    ):
+        with pytest.raises(
+            InvalidSchedule, match="the name of a keyword argument and nothing else"
+        ):
             scheduler.add_many([new("a", lock=rule)])
+        with pytest.raises(
+            InvalidSchedule, match="the name of a keyword argument and nothing else"
+        ):
+            scheduler.task(every(hours=1), name="b", lock=rule)(lambda user: None)
+    added = scheduler.add_many([new("a", lock="{{{user}}}", kwargs={"user": 7})])
+    assert added[0].spec.lock == "{7}"
 
 
 def test_tenant_can_be_changed_and_taken_away(scheduler: Scheduler) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -23,6 +24,8 @@ COMMANDS = {
     "backup": "Copy a SQLite store to a file, while everything runs.",
 }
 
+_GIVEN = "tenure.given"
+
 
 class Commands(click.Group):
     """A group whose commands are imported by name."""
@@ -41,8 +44,17 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def make_context(
+        self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
+    ) -> click.Context:
+        given = list(args)
+        with told_plainly(given):
+            context = super().make_context(info_name, args, *rest, **extra)
+        context.meta[_GIVEN] = given
+        return context
+
     def invoke(self, ctx: click.Context) -> object:
-        with told_plainly():
+        with told_plainly(ctx.meta[_GIVEN]):
             return super().invoke(ctx)
 
 
@@ -58,6 +70,8 @@ def main() -> None:
       tenure schedules show digest             when will it run, and why did it not?
       tenure doctor --url sqlite:///jobs.db    what is wrong, and what to do
 
-    The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder.
+    The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder. A URL with a
+    password belongs into a file (--url-file, $TENURE_URL_FILE) or the variable, not into a
+    command: every user of the machine can read the arguments of a process.
     Exit codes: 0 done; 1 the thing asked about is not so, or failed; 2 wrong usage.
     """

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from tenure.cli.code import Code, of_code_and_store, unknown_tasks
+from tenure.cli.errors import Failed
 from tenure.cli.importing import Import, add_file
-from tenure.cli.output import print_json, when
+from tenure.cli.output import print_json, say, when
 from tenure.cli.planned import rule, schedule_json
 from tenure.cli.policies import of_policy, of_target
 from tenure.cli.store import Opened, Store, as_json
@@ -93,16 +94,16 @@ def add(
         if not dry_run:
             (added,) = await opened.schedules.change([change])
         elif await opened.schedules.find([name]):
-            raise click.ClickException(f"a schedule named {name!r} exists already.")
+            raise Failed(f"a schedule named {name!r} exists already.")
         return now, added, *await unknown_tasks(opened.leases, {task})
 
     now, added, unknown, warning = store.ask(act)
     if warning:
-        click.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {warning}", err=True)
     if as_json:
         shown = None if added is None else schedule_json(added)
         print_json({"added": shown, "dry_run": dry_run, "task_declared": not unknown})
     elif added is None:
-        click.echo(f"{name} could be added; nothing was stored (--dry-run).")
+        say(f"{name} could be added; nothing was stored (--dry-run).")
     else:
-        click.echo(f"{name} is added: {rule(added)}; next {when(added.next_due, now)}")
+        say(f"{name} is added: {rule(added)}; next {when(added.next_due, now)}")

@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 
 import click
 
-from tenure.backends.base import Backend
 from tenure.catalog import BACKFILL_LIMIT, Catalog, stretch
 from tenure.cli.output import Page, iso, print_json
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Opened, Store, as_json, of_store
 from tenure.errors import InvalidSchedule, InvalidTrigger
 from tenure.settings import Settings
 from tenure.tasks import Tasks
@@ -60,8 +59,8 @@ def backfill(
       tenure schedules backfill report --from 2026-03-01T00:00Z --to 2026-03-01T12:00Z
     """
 
-    async def act(backend: Backend) -> tuple[str, list[datetime]]:
-        catalog = Catalog(backend.schedules, Tasks(), Settings())
+    async def act(backend: Opened) -> tuple[str, list[datetime]]:
+        catalog = Catalog(backend.schedules, Tasks(), Settings(), backend.address)
         trigger = load((await catalog.get(name)).spec.trigger)
         try:
             first = trigger.explain(moments.read("--from", start)).moment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenure.address import NOWHERE, Address
 from tenure.changes import is_orphaned
 from tenure.cli.held import state
 from tenure.cli.output import count, relative, span
@@ -38,8 +39,8 @@ async def check_cluster(backend: Opened) -> list[Finding]:
         ),
         check_nodes(live, claimed),
         check_ticks(backlog, leader is not None and state(leader, lease_now) == "live"),
-        check_waiting(backlog),
-        *check_schedules(schedules),
+        check_waiting(backlog, backend.address),
+        *check_schedules(schedules, backend.address),
         check_clock(now, before, newest, leader),
     ]
 
@@ -111,7 +112,7 @@ def check_ticks(backlog: Backlog, led: bool) -> Finding:
     return Finding("due", _OK, f"next {relative(backlog.next_due, backlog.now)}")
 
 
-def check_waiting(backlog: Backlog) -> Finding:
+def check_waiting(backlog: Backlog, at: Address = NOWHERE) -> Finding:
     oldest = backlog.oldest_waiting
     if oldest is not None and backlog.now - oldest > WAITED_LONG:
         return Finding(
@@ -119,12 +120,13 @@ def check_waiting(backlog: Backlog) -> Finding:
             _WARNING,
             f"{backlog.waiting:,} wait, the oldest was due {relative(oldest, backlog.now)}",
             "No live node knows the task, all are busy (raise concurrency or start another), or"
-            " its lock key is held: tenure runs list --state waiting, tenure leases list",
+            f" its lock key is held: `{at.command('runs', 'list', '--state', 'waiting')}`,"
+            f" `{at.command('leases', 'list')}`",
         )
     return Finding("waiting runs", _OK, f"{backlog.waiting:,}")
 
 
-def check_schedules(schedules: list[Schedule]) -> list[Finding]:
+def check_schedules(schedules: list[Schedule], at: Address = NOWHERE) -> list[Finding]:
     broken = [s for s in schedules if not s.active and (s.reason or "").startswith(SET_ASIDE)]
     orphaned = sum(is_orphaned(s) for s in schedules)
     paused = sum(not s.active for s in schedules) - len(broken) - orphaned
@@ -136,8 +138,8 @@ def check_schedules(schedules: list[Schedule]) -> list[Finding]:
             "schedules",
             _PROBLEM,
             f"{schedule.name!r} does not fire; {schedule.reason}",
-            "Mend its trigger (start the code that declares it, or scheduler.update), then: tenure"
-            f" schedules resume {schedule.name}",
+            "Mend its trigger (start the code that declares it, or scheduler.update), then:"
+            f" `{at.command('schedules', 'resume', name=schedule.name)}`",
         )
         for schedule in broken[:20]
     ]

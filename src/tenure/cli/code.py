@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,14 @@ from click.core import ParameterSource
 from tenure.backends.base import LeaseStore
 from tenure.cli.loading import load
 from tenure.cli.output import count
-from tenure.cli.store import Store, leases_option, namespace_option, url_option
+from tenure.cli.store import (
+    Store,
+    chosen,
+    chosen_for_code,
+    leases_option,
+    namespace_option,
+    url_option,
+)
 from tenure.edits import Drafts
 from tenure.presence import PRESENCE
 from tenure.settings import Settings
@@ -43,19 +49,12 @@ def of_code_and_store(command: Callable[..., Any]) -> Callable[..., Any]:
         help="The scheduler whose code has the tasks: names and arguments are then checked.",
     )
     @functools.wraps(command)
-    def wrapper(
-        *args: Any,
-        app: str | None,
-        url: str | None,
-        leases: str | None,
-        namespace: str,
-        **kwargs: Any,
-    ) -> Any:
+    def wrapper(*args: Any, app: str | None, namespace: str, **kwargs: Any) -> Any:
+        url = chosen("url", kwargs) if app is None else chosen_for_code(kwargs)
+        leases = chosen("leases", kwargs)
         if app is None:
             code = Code(Drafts(None, Settings(), None), known=False)
         else:
-            if url is not None:
-                os.environ["TENURE_URL"] = url
             scheduler = load(app)
             drafts = Drafts(scheduler.tasks, scheduler.settings, scheduler.tz)
             code = Code(drafts, known=True)

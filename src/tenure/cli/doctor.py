@@ -67,7 +67,7 @@ async def _examine(store: Store) -> tuple[str, list[Finding]]:
             for backend in backends:
                 if isinstance(backend, Upkeep):
                     findings += await backend.diagnose()
-            opened = Opened(whole, elsewhere)
+            opened = Opened(whole, elsewhere, store.address)
             try:
                 await opened.open(migrate=False)
                 findings += await (
@@ -93,7 +93,7 @@ def _print(location: str, findings: list[Finding]) -> None:
             [
                 finding.severity,
                 finding.check,
-                finding.text + (f"\n→ {finding.remedy}" if finding.remedy else ""),
+                [finding.text, *([f"→ {finding.remedy}"] if finding.remedy else [])],
             ]
             for finding in findings
         ),

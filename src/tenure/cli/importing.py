@@ -16,11 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from tenure.cli.code import Code, unknown_tasks
 from tenure.cli.errors import Failed
-from tenure.cli.output import count, print_json
+from tenure.cli.output import count, print_json, say
 from tenure.cli.progress import Progress
 from tenure.cli.store import Opened, Store
 from tenure.clock import SystemClock
@@ -80,13 +78,13 @@ def _add(wanted: Import, path: Path) -> None:
 
     added, warning = wanted.store.ask(act, within=None)
     if warning and added:
-        click.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {warning}", err=True)
     if wanted.as_json:
         print_json({"added": added, "existing": len(checked.existing), "dry_run": wanted.dry_run})
         return
     verb = "could be added; nothing was stored (--dry-run)" if wanted.dry_run else "added"
     left_out = f"; {len(checked.existing):,} existed already" if checked.existing else ""
-    click.echo(f"{count(added, 'schedule')} {verb}{left_out}.")
+    say(f"{count(added, 'schedule')} {verb}{left_out}.")
 
 
 def _check(wanted: Import, path: Path) -> _Checked:
@@ -106,9 +104,9 @@ def _check(wanted: Import, path: Path) -> _Checked:
                 wrong.append(f"line {number}: {error}")
     if wrong:
         for text in wrong[:SHOWN]:
-            click.echo(text, err=True)
+            say(text, err=True)
         if len(wrong) > SHOWN:
-            click.echo(f"… and {len(wrong) - SHOWN:,} more", err=True)
+            say(f"… and {len(wrong) - SHOWN:,} more", err=True)
         raise Failed(f"{count(len(wrong), 'line')} of {path} cannot be added. Nothing was stored.")
     return checked
 

@@ -8,9 +8,10 @@ from datetime import datetime
 
 import click
 
+from tenure.address import Address
 from tenure.cli.errors import Failed
 from tenure.cli.held import lease_facts, lease_json, lock_json, state, tenure_json
-from tenure.cli.output import Page, exactly, print_json, relative, short, when
+from tenure.cli.output import Page, exactly, print_json, relative, say, short, when
 from tenure.cli.store import Opened, Store, as_json, of_leases
 from tenure.model import LeaseRecord, RunRecord, Tenure
 from tenure.node import LEADER
@@ -104,7 +105,7 @@ def show(name: str, store: Store, as_json: bool) -> None:
     if record is None and run is None:
         raise Failed(
             f"there is no lease named {name!r}, and no running run has that lock key."
-            " `tenure leases list` shows those that exist."
+            f" `{store.address.command('leases', 'list')}` shows those that exist."
         )
     if as_json:
         print_json(lease_json(record, now) if record is not None else run and lock_json(run))
@@ -177,10 +178,10 @@ def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
     """
     record, run = store.ask(lambda backend: _held(backend, name))
     if record is None or record.holder is None:
-        raise Failed(_nothing_to_evict(name, run))
+        raise Failed(_nothing_to_evict(name, run, store.address))
     if not yes:
-        held = f"{name!r} is held by pid {record.pid} on {record.host}, term {record.term}."
-        click.echo(f"{held}\n{_consequence(record)}", err=True)
+        say(f"{name!r} is held by pid {record.pid} on {record.host}, term {record.term}.", err=True)
+        say(_consequence(record), err=True)
         try:
             sure = click.confirm("Evict it?", err=True)
         except click.Abort:
@@ -197,7 +198,7 @@ def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
 
     if store.ask(act) is None:
         raise Failed(f"{name!r} has changed hands meanwhile; nothing was changed. Look again.")
-    click.echo(f"Evicted {record.holder} from {name}; term {record.term} is over.")
+    say(f"Evicted {record.holder} from {name}; term {record.term} is over.")
 
 
 async def _locks(backend: Opened) -> list[RunRecord]:
@@ -212,12 +213,14 @@ async def _held(backend: Opened, name: str) -> tuple[LeaseRecord | None, RunReco
     return await backend.leases.read(name), locks[0] if locks else None
 
 
-def _nothing_to_evict(name: str, run: RunRecord | None) -> str:
+def _nothing_to_evict(name: str, run: RunRecord | None, at: Address) -> str:
     if run is None:
-        return f"nobody holds {name!r}; nothing was changed. `tenure leases list` shows what is."
+        listing = at.command("leases", "list")
+        return f"nobody holds {name!r}; nothing was changed. `{listing}` shows who holds what."
     return (
         f"{name!r} is the lock key of run {run.id}, not a lease: it ends with the run. If its node"
-        f" hangs, take all runs from that node: tenure leases evict {PRESENCE}{run.node}"
+        f" hangs, take all runs from that node:"
+        f" `{at.command('leases', 'evict', name=f'{PRESENCE}{run.node}')}`"
     )
 
 

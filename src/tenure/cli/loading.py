@@ -15,7 +15,9 @@ import click
 import tenure
 from tenure.async_scheduler import AsyncScheduler
 from tenure.cli.errors import Failed
+from tenure.printable import lines
 from tenure.scheduler import Scheduler
+from tenure.urls import without_passwords
 
 _OURS = str(Path(tenure.__file__).parent) + os.sep
 
@@ -65,11 +67,13 @@ def _import(name: str, whole_traceback: bool) -> ModuleType:
                 " Run it from the folder that has it, or set PYTHONPATH."
             ) from None
         if whole_traceback:
-            traceback.print_exception(error)
+            text = "".join(traceback.format_exception(error))
+            click.echo(lines(without_passwords(text)), err=True)
             hint = ""
         else:
             hint = " (--log-level debug shows the whole traceback)"
         cause = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        cause = without_passwords(cause)
         if isinstance(error, SystemExit):
             cause = f"it ended the process ({error!r})"
         raise Failed(f"importing {name!r} failed at {_place(error)}: {cause}{hint}") from None

@@ -8,7 +8,7 @@ import click
 
 from tenure.backends.base import Upkeep
 from tenure.cli.errors import Failed
-from tenure.cli.output import print_json
+from tenure.cli.output import print_json, say
 from tenure.cli.store import Store, as_json, of_store
 from tenure.model import Pending
 
@@ -46,11 +46,11 @@ def migrate(store: Store, as_json: bool, sql: bool, check: bool) -> None:
         left = list(pending.names) if check else []
         print_json({"store": backend.location, "pending": left, "applied": done})
     elif not pending.names:
-        click.echo(f"{backend.location} is up to date.")
+        say(f"{backend.location} is up to date.")
     elif check:
-        click.echo(f"{backend.location} lacks: {', '.join(pending.names)}", err=True)
+        say(f"{backend.location} lacks: {', '.join(pending.names)}", err=True)
     else:
-        click.echo(f"{backend.location}: applied {', '.join(pending.names)}")
+        say(f"{backend.location}: applied {', '.join(pending.names)}")
     if check and pending.names:
         raise click.exceptions.Exit(1)
 

@@ -6,9 +6,10 @@ Times are UTC with a Z in JSON; for people they are local, with the distance fro
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -16,8 +17,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tenure.printable import lines, one_line
+
 NARROW = 100
 PIPED = 240
+NESTED_MOST = 100
+"""How deeply JSON is shown."""
 _STYLES = {
     "ok": "green",
     "active": "green",
@@ -46,9 +51,36 @@ def iso(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def say(text: object, *, err: bool = False) -> None:
+    """A line of text, with whatever came into it from outside made harmless."""
+    click.echo(one_line(text), err=err)
+
+
 def print_json(value: object) -> None:
-    # As text is what JSON does not have: bytes that somebody put into a row by hand.
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """JSON, and nothing that a terminal obeys, nor what JSON does not have."""
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo("".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text))
+
+
+def _plain(value: object, depth: int = 0) -> object:
+    """What JSON has. A number that is none is null; as text is what somebody put into a row by
+    hand, such as bytes."""
+    if depth > NESTED_MOST:
+        return "…"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    return str(value)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
 
 
 def in_seconds(value: object) -> str | None:
@@ -109,14 +141,6 @@ def short(node: str | None) -> str | None:
     return None if node is None else node.rpartition(":")[0] or node
 
 
-def clean(text: object) -> str:
-    """Without control characters: what is stored may come from anywhere."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
-        for c in str(text).replace("\t", "    ")
-    )
-
-
 class Page:
     """Writes to the terminal: in its width and colours, or wide and plain if it is none."""
 
@@ -129,31 +153,39 @@ class Page:
         return self.console.width < NARROW
 
     def line(self, text: str = "", style: str | None = None) -> None:
-        self.console.print(clean(text), style=style, soft_wrap=not self.console.is_terminal)
+        self._write(one_line(text), style)
+
+    def text(self, text: str) -> None:
+        """Somebody's text of many lines, indented: none of them can pass for one of ours."""
+        for line in lines(text).split("\n"):
+            self._write(f"  {line}".rstrip())
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        self.console.print(text, style=style, soft_wrap=not self.console.is_terminal)
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "None."
     ) -> None:
         """A column whose title begins with + is left out if the terminal is narrow, or if it
-        would be empty."""
-        lines = list(rows)
-        if not lines:
+        would be empty. A list is shown as lines, one below the other."""
+        rows = list(rows)
+        if not rows:
             self.line(empty)
             return
         shown = [
             n
             for n, title in enumerate(columns)
             if not title.startswith("+")
-            or (not self.narrow and any(line[n] is not None for line in lines))
+            or (not self.narrow and any(line[n] is not None for line in rows))
         ]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for n in shown:
             # Nothing is cut off: names are copied from here into the next command. The first
             # column has them, and is the last to be folded.
-            longest = max(len(str(line[n])) for line in lines)
+            longest = max(max(map(len, _cell(line[n]).plain.split("\n"))) for line in rows)
             least = min(longest, self.console.width * 2 // 5) if n == 0 else None
             table.add_column(columns[n].lstrip("+"), overflow="fold", min_width=least)
-        for line in lines:
+        for line in rows:
             table.add_row(*(_cell(line[n]) for n in shown))
         self._print(table)
 
@@ -178,5 +210,7 @@ class Page:
 
 
 def _cell(value: object) -> Text:
-    text = "–" if value is None else clean(value)
+    if isinstance(value, list):
+        return Text("\n".join(map(one_line, value)))
+    text = "–" if value is None else one_line(value)
     return Text(text, style=_STYLES.get(text, ""))

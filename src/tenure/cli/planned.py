@@ -99,5 +99,5 @@ def loaded(text: str) -> Any:
     """What a JSON text says; or the text, if it is none."""
     try:
         return json.loads(text)
-    except ValueError:  # of a schedule that was set aside for it, or its run
+    except (ValueError, RecursionError):  # of a schedule that was set aside for it, or its run
         return text

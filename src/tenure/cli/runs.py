@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from tenure.backends.base import Backend
 from tenure.cli.errors import Failed
-from tenure.cli.output import Page, clean, exactly, in_seconds, iso, print_json, short, span, when
+from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, short, span, when
 from tenure.cli.planned import loaded
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Opened, Store, as_json, of_store
 from tenure.model import RunRecord, RunState
 
 
@@ -39,7 +38,7 @@ def list_runs(
       tenure runs list --schedule digest --limit 5 --json
     """
 
-    async def look(backend: Backend) -> tuple[datetime, list[RunRecord]]:
+    async def look(backend: Opened) -> tuple[datetime, list[RunRecord]]:
         found = await backend.runs.all(schedule, state, limit)
         if not found and schedule is not None:
             # A name that was mistyped must not look like a schedule that never ran. One that was
@@ -48,7 +47,7 @@ def list_runs(
             if not known and not await backend.runs.all(schedule, None, 1):
                 raise Failed(
                     f"there is no schedule {schedule!r}, nor any run of it."
-                    " `tenure schedules list` shows those that exist."
+                    f" `{store.address.command('schedules', 'list')}` shows those that exist."
                 )
         return await backend.schedules.now(), found
 
@@ -87,14 +86,14 @@ def show(run_id: int, store: Store, as_json: bool) -> None:
       tenure runs show 1042
     """
 
-    async def look(backend: Backend) -> tuple[datetime, RunRecord | None]:
+    async def look(backend: Opened) -> tuple[datetime, RunRecord | None]:
         return await backend.schedules.now(), await backend.runs.get(run_id)
 
     now, run = store.ask(look)
     if run is None:
         raise Failed(
-            f"there is no run {run_id}. `tenure runs list` shows the latest; finished ones are"
-            " deleted when they are older than the retention time."
+            f"there is no run {run_id}. `{store.address.command('runs', 'list')}` shows the latest;"
+            " finished ones are deleted when they are older than the retention time."
         )
     if as_json:
         print_json(run_json(run))
@@ -103,7 +102,7 @@ def show(run_id: int, store: Store, as_json: bool) -> None:
     page.facts(run_facts(run, now))
     if run.error:
         page.line()
-        page.line(clean(run.error.rstrip()))
+        page.text(run.error.rstrip())
 
 
 def run_json(run: RunRecord) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from datetime import datetime
 
 import click
 
-from tenure.backends.base import Backend
+from tenure.address import Address
 from tenure.cli.adding import add
 from tenure.cli.backfill import backfill
 from tenure.cli.errors import Failed
-from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, when
+from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, say, when
 from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
 from tenure.cli.runs import run_facts, run_json, summary
-from tenure.cli.store import Store, as_json, of_store, of_store_and_leases
+from tenure.cli.store import Opened, Store, as_json, of_store, of_store_and_leases
 from tenure.cli.triggers import explain, preview
 from tenure.cli.updating import catalog, pause, remove, resume, update
 from tenure.cli.waiting import FINISHED, wait_for
@@ -46,7 +46,7 @@ def list_schedules(store: Store, as_json: bool, tenant: str | None, limit: int) 
       tenure schedules list --json | jq -r '.[] | select(.active | not) | .name'
     """
 
-    async def look(backend: Backend) -> tuple[datetime, list[Schedule]]:
+    async def look(backend: Opened) -> tuple[datetime, list[Schedule]]:
         return await backend.schedules.now(), await backend.schedules.all(tenant, limit)
 
     now, found = store.ask(look)
@@ -96,7 +96,7 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
     """
 
     async def look(
-        backend: Backend,
+        backend: Opened,
     ) -> tuple[datetime, Schedule, list[tuple[Occurrence, RunRecord | None]]]:
         schedule = await catalog(backend).get(name)
         past = await backend.schedules.occurrences(name, occurrences) if occurrences else []
@@ -128,7 +128,7 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
             ("Timeout", in_seconds(spec.timeout)),
             ("Lock key", spec.lock),
             ("Changed", exactly(schedule.updated_at, now)),
-            ("Next", "\n".join(exactly(t, now) for t in times) or "none"),
+            ("Next", [exactly(t, now) for t in times] or "none"),
         ]
     )
     if occurrences:
@@ -137,8 +137,8 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
             ["NOMINAL", "OUTCOME", "RUN", "WHY"],
             (
                 [
-                    when(o.nominal, now)
-                    + (f"\nto {when(o.last, now)}" if o.last > o.nominal else ""),
+                    [when(o.nominal, now)]
+                    + ([f"to {when(o.last, now)}"] if o.last > o.nominal else []),
                     outcome(o, run),
                     o.run_id,
                     o.reason or (summary(run.error) if run else None),
@@ -171,7 +171,7 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
       tenure schedules run-now month-end --key 2026-01
     """
 
-    async def act(backend: Backend) -> tuple[datetime, RunRecord, bool, bool]:
+    async def act(backend: Opened) -> tuple[datetime, RunRecord, bool, bool]:
         try:
             run_id, new = await backend.schedules.run_now(name, key or secrets.token_hex(8))
         except NotFound:
@@ -194,9 +194,9 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
     if as_json:
         print_json({**run_json(run), "new": new})
     else:
-        _tell_run(run, now, new=new, waited=wait is not None)
+        _tell_run(run, now, store.address, new=new, waited=wait is not None)
     if not alive and run.state is RunState.WAITING:
-        click.echo("No node is running: it waits until one starts.", err=True)
+        say("No node is running: it waits until one starts.", err=True)
     if wait is None:
         return
     if run.state not in FINISHED:
@@ -205,8 +205,9 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
         raise Failed(f"run {run.id} {run.state}: {summary(run.error) or 'no error recorded'}")
 
 
-async def _in_the_way(backend: Backend, name: str) -> str:
+async def _in_the_way(backend: Opened, name: str) -> str:
     """Which run it is, and what has to happen before it is out of the way."""
+    at = backend.address
     lock = (await catalog(backend).get(name)).spec.lock
     claimed = await backend.runs.all(state=RunState.CLAIMED, limit=10_000)
     waiting = await backend.runs.all(state=RunState.WAITING, limit=10_000)
@@ -215,17 +216,21 @@ async def _in_the_way(backend: Backend, name: str) -> str:
         return "an earlier run of its lock was unfinished just now. Try again."
     what = f"run {run.id} of {run.schedule!r} has the same lock and"
     if run.state is RunState.CLAIMED:
-        return f"{what} is being executed. `tenure leases list` shows who holds the lock."
+        return (
+            f"{what} is being executed. `{at.command('leases', 'list')}` shows who holds the lock."
+        )
     return (
-        f"{what} waits to be executed, so nobody holds it yet. `tenure runs show {run.id}` shows"
-        " it, `tenure doctor` whether there is a node to take it."
+        f"{what} waits to be executed, so nobody holds it yet."
+        f" `{at.command('runs', 'show', name=str(run.id))}` shows it, `{at.command('doctor')}`"
+        " whether there is a node to take it."
     )
 
 
-def _tell_run(run: RunRecord, now: datetime, *, new: bool, waited: bool) -> None:
+def _tell_run(run: RunRecord, now: datetime, at: Address, *, new: bool, waited: bool) -> None:
     if waited:
         Page().facts(run_facts(run, now))
     elif new:
-        click.echo(f"Run {run.id} of {run.schedule} is {run.state}: tenure runs show {run.id}")
+        command = at.command("runs", "show", name=str(run.id))
+        say(f"Run {run.id} of {run.schedule} is {run.state}: `{command}`")
     else:
-        click.echo(f"Run {run.id} has that key already; it is {run.state}, nothing was added.")
+        say(f"Run {run.id} has that key already; it is {run.state}, nothing was added.")

@@ -196,29 +196,31 @@ def _print(look: Look) -> None:
         page.line("* leads", style="dim")
 
 
-def _leader(look: Look) -> str:
+def _leader(look: Look) -> list[str]:
     leader, now = look.leader, look.now
     if leader is None:
-        text = "NOBODY LEADS: nothing is fired until a node takes over"
+        text = ["NOBODY LEADS: nothing is fired until a node takes over"]
         if look.last is not None:
             ended = f" {relative(look.last.ended_at, now)}" if look.last.ended_at else ""
             why = f" ({look.last.end}{ended})" if look.last.end else ""
-            text += f"\nlast: pid {look.last.pid} on {look.last.host}, term {look.last.term}{why}"
-        elif look.in_office and look.leases is None:
-            text += (
-                f"\nterm {look.in_office} was in office, and its lease was never here: if the"
-                "\nscheduler keeps its leases elsewhere, say where: --leases redis://…"
+            text.append(
+                f"last: pid {look.last.pid} on {look.last.host}, term {look.last.term}{why}"
             )
+        elif look.in_office and look.leases is None:
+            text += [
+                f"term {look.in_office} was in office, and its lease was never here: if the",
+                "scheduler keeps its leases elsewhere, say where: --leases redis://…",
+            ]
         return text
     office = "" if leader.term == look.in_office else ", not in office yet"
     renewed = relative(leader.renewed_at, now) if leader.renewed_at else "never"
     expires = relative(leader.expires_at, now) if leader.expires_at else "unknown"
-    return (
-        f"pid {leader.pid} on {leader.host}, term {leader.term}{office}\n"
-        f"since {when(leader.acquired_at, now)}\n"
-        f"renewed {renewed}; would expire {expires}\n"
-        f"holder {leader.holder}"
-    )
+    return [
+        f"pid {leader.pid} on {leader.host}, term {leader.term}{office}",
+        f"since {when(leader.acquired_at, now)}",
+        f"renewed {renewed}; would expire {expires}",
+        f"holder {leader.holder}",
+    ]
 
 
 def _clock(look: Look) -> str | None:

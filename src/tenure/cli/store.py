@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
 
+from tenure.address import NOWHERE, Address
 from tenure.backends.base import (
     Backend,
     LeaseBackend,
@@ -27,7 +30,14 @@ from tenure.backends.base import (
 )
 from tenure.clock import SystemClock
 from tenure.errors import ConfigError, StoreUnavailable
-from tenure.stores import is_redis_url, parse, parse_leases, resolve
+from tenure.stores import (
+    from_environment,
+    is_redis_url,
+    parse,
+    parse_leases,
+    read_url,
+    resolve,
+)
 
 T = TypeVar("T")
 ANSWER_WITHIN = 30.0
@@ -36,7 +46,10 @@ ANSWER_WITHIN = 30.0
 class Opened:
     """An open store, with its leases wherever they are. Of a Redis alone: nothing but leases."""
 
-    def __init__(self, store: Backend | None, elsewhere: LeaseBackend | None) -> None:
+    def __init__(
+        self, store: Backend | None, elsewhere: LeaseBackend | None, address: Address = NOWHERE
+    ) -> None:
+        self.address = address
         self._store = store
         self._for_leases = elsewhere or self._whole
         self._backends = [backend for backend in (store, elsewhere) if backend is not None]
@@ -103,34 +116,35 @@ class Opened:
 class Store:
     """A store and a namespace in it, not yet connected."""
 
-    url: str
+    url: str = field(repr=False)
     namespace: str
     make: Callable[[], Backend]
     make_leases: Callable[[], LeaseBackend] | None = None
     """The place of the leases, if that is another."""
     has_schedules: bool = True
+    leases: str | None = field(default=None, repr=False)
+
+    @property
+    def address(self) -> Address:
+        return Address(self.url, self.namespace, self.leases)
 
     @classmethod
     def parse(
         cls, url: str | None, namespace: str, leases: str | None = None, *, redis: bool = False
     ) -> Store:
         """`redis`: the command has something to say about leases alone."""
-        if url == "":
-            raise click.UsageError(
-                "--url is empty: perhaps a variable is not set? Leave it out for $TENURE_URL,"
-                " else sqlite:///tenure.db."
-            )
-        meant = resolve(url)
-        for each in (meant, leases or ""):
-            if each.startswith("memory:"):
-                raise click.UsageError(
-                    "memory:// lives inside one process; there is nothing to see from outside."
-                )
         clock = SystemClock()
         try:
+            meant, leases = resolve(url), leases or from_environment("TENURE_LEASES")
+            for each in (meant, leases or ""):
+                if each.startswith("memory:"):
+                    raise click.UsageError(
+                        "memory:// lives inside one process; there is nothing to see from outside."
+                    )
             elsewhere = parse_leases(leases, namespace, clock) if leases else None
             if not is_redis_url(meant):
-                return cls(meant, namespace, parse(meant, namespace, clock), elsewhere)
+                made = parse(meant, namespace, clock)
+                return cls(meant, namespace, made, elsewhere, leases=leases)
             if not redis or elsewhere is not None:
                 _no_schedules()
             alone = parse_leases(meant, namespace, clock)
@@ -155,7 +169,7 @@ class Store:
         """Connect, ask, disconnect."""
 
         async def asking() -> T:
-            opened = Opened(*self.backends())
+            opened = Opened(*self.backends(), self.address)
             async with asyncio.timeout(within):
                 try:
                     await opened.open(migrate=migrate)
@@ -167,7 +181,8 @@ class Store:
             return asyncio.run(asking())
         except TimeoutError as error:
             raise StoreUnavailable(
-                f"{self.url} did not answer within {within:g} s. `tenure doctor` may say why."
+                f"{self.address} did not answer within {within:g} s."
+                f" `{self.address.command('doctor')}` may say why."
             ) from error
 
 
@@ -198,28 +213,78 @@ def _with_store(
     command: Callable[..., Any], *, leases: bool, redis: bool = False
 ) -> Callable[..., Any]:
     @functools.wraps(command)
-    def wrapper(
-        *args: Any, url: str | None, namespace: str, leases: str | None = None, **kwargs: Any
-    ) -> Any:
-        return command(*args, store=Store.parse(url, namespace, leases, redis=redis), **kwargs)
+    def wrapper(*args: Any, namespace: str, **kwargs: Any) -> Any:
+        url, elsewhere = chosen("url", kwargs), chosen("leases", kwargs) if leases else None
+        store = Store.parse(url, namespace, elsewhere, redis=redis)
+        return command(*args, store=store, **kwargs)
 
     for option in (namespace_option, *((leases_option,) if leases else ()), url_option):
         wrapper = option(wrapper)
     return wrapper
 
 
-url_option = click.option(
-    "--url",
-    envvar="TENURE_URL",
-    metavar="URL",
-    help="The store, such as sqlite:///tenure.db.  [default: $TENURE_URL, else that file]",
+def chosen(name: str, given: dict[str, Any]) -> str | None:
+    """Take --url and --url-file, or those of leases, out of what a command was given."""
+    url, file = given.pop(name), given.pop(f"{name}_file")
+    if url is not None and file is not None:
+        raise click.UsageError(f"--{name} and --{name}-file: give one of them.")
+    if url == "":
+        raise click.UsageError(
+            f"--{name} is empty: perhaps a variable is not set? Leave it out for"
+            f" $TENURE_{name.upper()}, else {_OTHERWISE[name]}."
+        )
+    if file is not None:
+        try:
+            return read_url(file, f"--{name}-file")
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+    found: str | None = url
+    return found
+
+
+def chosen_for_code(given: dict[str, Any]) -> str | None:
+    """The same of --url, for code that is about to be imported and names no URL itself."""
+    file: str | None = given["url_file"]
+    url = chosen("url", given)
+    if url is not None:
+        values = {
+            "TENURE_URL": None if file else url,
+            "TENURE_URL_FILE": file and Path(file).absolute(),
+        }
+        for variable, value in values.items():
+            os.environ.pop(variable, None)
+            if value is not None:
+                os.environ[variable] = str(value)
+    return url
+
+
+_OTHERWISE = {"url": "sqlite:///tenure.db", "leases": "the store itself"}
+
+
+def both(name: str, help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options for a URL, and for a file that has it: what stands in a command everybody sees."""
+
+    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = click.option(
+            f"--{name}-file",
+            metavar="FILE",
+            help=f"A file that has the URL of --{name}, for one with a password."
+            f"  [default: $TENURE_{name.upper()}_FILE]",
+        )(command)
+        return click.option(f"--{name}", metavar="URL", help=help_text)(command)
+
+    return give
+
+
+url_option = both(
+    "url",
+    "The store, such as sqlite:///tenure.db. Not for a password: every user of the machine can"
+    " read the arguments of a process.  [default: $TENURE_URL, else that file]",
 )
-leases_option = click.option(
-    "--leases",
-    envvar="TENURE_LEASES",
-    metavar="URL",
-    help="Where the leases are, for a scheduler with leases=…  [default: $TENURE_LEASES, else"
-    " the store]",
+leases_option = both(
+    "leases",
+    "Where the leases are, for a scheduler with leases=…  [default: $TENURE_LEASES, else the"
+    " store]",
 )
 namespace_option = click.option(
     "--namespace",

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from tenure.backends.base import Backend
 from tenure.catalog import Catalog
 from tenure.changes import trigger_of
 from tenure.cli.output import Page, iso, print_json
 from tenure.cli.planned import occurrence_json, state
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Opened, Store, as_json, of_store
 from tenure.clock import SystemClock
 from tenure.errors import InvalidTrigger
 from tenure.model import Occurrence, Schedule
@@ -171,9 +170,9 @@ def explain(name: str, time: str, store: Store, as_json: bool) -> None:
 
 
 async def _look(
-    backend: Backend, *, name: str, occurrences: int
+    backend: Opened, *, name: str, occurrences: int
 ) -> tuple[Schedule, datetime, list[Occurrence]]:
-    catalog = Catalog(backend.schedules, Tasks(), Settings())
+    catalog = Catalog(backend.schedules, Tasks(), Settings(), backend.address)
     schedule = await catalog.get(name)
     past = await backend.schedules.occurrences(name, occurrences) if occurrences else []
     return schedule, await backend.schedules.now(), past

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from tenure.backends.base import Backend
 from tenure.catalog import Catalog
 from tenure.cli.code import Code, of_code_and_store, unknown_tasks
 from tenure.cli.errors import Failed
-from tenure.cli.output import print_json, when
+from tenure.cli.output import print_json, say, when
 from tenure.cli.planned import rule, schedule_json, state
 from tenure.cli.policies import of_policy, of_target
 from tenure.cli.store import Opened, Store, as_json, of_store
@@ -83,12 +82,12 @@ def update(
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     if warning and task is not None:
-        click.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {warning}", err=True)
     if as_json:
         print_json(schedule_json(changed))
         return
     following = f"next {when(changed.next_due, now)}" if changed.active else state(changed)
-    click.echo(f"{name} is changed: {rule(changed)}; {following}; version {changed.version}")
+    say(f"{name} is changed: {rule(changed)}; {following}; version {changed.version}")
 
 
 def _cleared(
@@ -118,7 +117,7 @@ def pause(
       tenure schedules pause digest --reason "mail server is down"
     """
 
-    async def act(backend: Backend) -> tuple[Schedule, Schedule]:
+    async def act(backend: Opened) -> tuple[Schedule, Schedule]:
         known = catalog(backend)
         return await known.get(name), await known.pause(name, reason, expected_version)
 
@@ -128,7 +127,8 @@ def pause(
     if as_json:
         print_json(schedule_json(after))
         return
-    click.echo(f"{name}: {after.reason}. Go on with: tenure schedules resume {name}")
+    command = store.address.command("schedules", "resume", name=name)
+    say(f"{name}: {after.reason}. Go on with: `{command}`")
 
 
 @click.command()
@@ -151,7 +151,7 @@ def resume(
       tenure schedules resume report --catch-up
     """
 
-    async def act(backend: Backend) -> tuple[datetime, Schedule, Schedule]:
+    async def act(backend: Opened) -> tuple[datetime, Schedule, Schedule]:
         known = catalog(backend)
         before = await known.get(name)
         after = await known.resume(name, catch_up=catch_up, expected_version=expected_version)
@@ -162,7 +162,7 @@ def resume(
         print_json(schedule_json(after))
         return
     already = " already; nothing was changed" if after.version == before.version else ""
-    click.echo(f"{name} is active{already}; next {when(after.next_due, now)}")
+    say(f"{name} is active{already}; next {when(after.next_due, now)}")
 
 
 @click.command()
@@ -180,7 +180,7 @@ def remove(name: str, store: Store, yes: bool, expected_version: int | None, as_
     """
     schedule = store.ask(lambda backend: catalog(backend).get(name))
     if schedule.spec.app:
-        click.echo(
+        say(
             f"{name!r} is declared in the code of app {schedule.spec.app!r}: the next node that"
             " starts with that code adds it again. To stop it for good, pause it or change the"
             " code.",
@@ -197,9 +197,9 @@ def remove(name: str, store: Store, yes: bool, expected_version: int | None, as_
     if as_json:
         print_json({"removed": name, "uid": schedule.uid})
         return
-    click.echo(f"{name} is removed.")
+    say(f"{name} is removed.")
 
 
-def catalog(backend: Backend, tasks: Tasks | None = None) -> Catalog:
+def catalog(backend: Opened, tasks: Tasks | None = None) -> Catalog:
     # Without --app there are no tasks: the command line changes what is stored, by its names.
-    return Catalog(backend.schedules, tasks or Tasks(), Settings())
+    return Catalog(backend.schedules, tasks or Tasks(), Settings(), backend.address)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.backends.base import Backend
+from tenure.cli.store import Opened
 from tenure.clock import SystemClock
 from tenure.model import RunRecord, RunState
 
@@ -10,7 +10,7 @@ FINISHED = frozenset(RunState) - {RunState.WAITING, RunState.CLAIMED}
 LOOK_FIRST, LOOK_LEAST_OFTEN = 0.02, 0.5
 
 
-async def wait_for(backend: Backend, run: RunRecord, seconds: float) -> RunRecord:
+async def wait_for(backend: Opened, run: RunRecord, seconds: float) -> RunRecord:
     """The run when it has ended, or as it is after so many seconds."""
     clock, step = SystemClock(), LOOK_FIRST
     until = clock.monotonic() + seconds

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from tenure.triggers import moments
 from tenure.triggers.base import Bounded
+from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
@@ -17,6 +18,7 @@ from tenure.triggers.walls import Policy, Walls, following, preceding
 _KEYS = KEYS | {"type", "v", "time"}
 
 
+@within_calendar
 def at(
     time: datetime | str,
     *,

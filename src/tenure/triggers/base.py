@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tenure.triggers import jitter as jitters
+from tenure.triggers.calendar import within_calendar
 from tenure.triggers.options import Options
 from tenure.triggers.walls import INSTANT, Policy, Walls, skipped, stands_for
 from tenure.triggers.zones import Change
@@ -105,9 +106,9 @@ class Bounded(ABC):
 
     def next(self, after: datetime) -> datetime | None:
         options = self.options
-        if after.tzinfo is not UTC:
-            after = after.astimezone(UTC)
         try:
+            if after.tzinfo is not UTC:
+                after = after.astimezone(UTC)
             if options.first is not None and after < options.first:
                 after = options.first - INSTANT
             found = self._after(after)
@@ -124,9 +125,9 @@ class Bounded(ABC):
 
     def latest(self, until: datetime) -> datetime | None:
         options = self.options
-        if until.tzinfo is not UTC:
-            until = until.astimezone(UTC)
         try:
+            if until.tzinfo is not UTC:
+                until = until.astimezone(UTC)
             if options.last is not None and until > options.last:
                 until = options.last
             found = self._until(until)
@@ -167,6 +168,7 @@ class Bounded(ABC):
                 return None
         return found
 
+    @within_calendar
     def preview(self, n: int, after: datetime, uid: int | None = None) -> list[Explanation]:
         from tenure.triggers import explain
 

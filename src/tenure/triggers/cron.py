@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from tenure.errors import InvalidTrigger
 from tenure.triggers.base import Bounded
+from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.cron_days import Times, days_of
 from tenure.triggers.cron_fields import read, split
@@ -24,6 +25,7 @@ from tenure.triggers.walls import Policy, Walls, following, preceding
 _KEYS = KEYS | {"type", "v", "expression"}
 
 
+@within_calendar
 def cron(
     expression: str,
     *,

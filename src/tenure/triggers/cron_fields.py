@@ -14,6 +14,7 @@ from functools import lru_cache
 from cronsim import CronSim, CronSimError
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 
 NICKNAMES = {
     "@hourly": "0 * * * *",
@@ -52,7 +53,7 @@ Item = int | tuple[int, int]
 def split(expression: str) -> list[str]:
     """The six fields of an expression, upper case; seconds are 0 if it has five."""
     if not isinstance(expression, str):
-        raise InvalidTrigger(f"cron({expression!r}): give text, such as cron('0 7 * * *').")
+        raise InvalidTrigger(f"cron({brief(expression)}): give text, such as cron('0 7 * * *').")
     if len(expression) > LONGEST:
         raise InvalidTrigger(f"the cron expression is longer than {LONGEST} characters.")
     text = expression.strip()

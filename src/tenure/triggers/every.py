@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from tenure.errors import InvalidTrigger
 from tenure.triggers import moments
 from tenure.triggers.base import Bounded
+from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.interval import Interval, Unit
 from tenure.triggers.moments import Given
@@ -25,6 +26,7 @@ from tenure.triggers.walls import Policy, Walls, following, preceding
 _KEYS = (KEYS - {"start"}) | {"type", "v", "seconds", "days", "months", "anchor", "from_start"}
 
 
+@within_calendar
 def every(
     *,
     seconds: float = 0,
@@ -144,6 +146,7 @@ class Every(Bounded):
             return replace(self, anchor=self._first, options=options)
         return self if options is self.options else replace(self, options=options)
 
+    @within_calendar
     def anchored(self, now: datetime) -> Every:
         zoned = self.zoned(None)
         if zoned.anchor is not None:

@@ -7,8 +7,11 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 
 Unit = Literal["seconds", "minutes", "hours", "days", "weeks", "months", "years"]
+MOST = 1e10
+"""More of any unit is more than 100 years; and NaN is not less."""
 SHORTEST = timedelta(milliseconds=10)
 LONGEST = timedelta(days=366 * 100)
 _KINDS: dict[str, tuple[str, int]] = {
@@ -51,9 +54,9 @@ class Interval:
     def given(cls, unit: str | None, count: float, **units: float) -> Interval:
         """From what a user gave: a unit and a count, or counts by their units."""
         if unit is not None:
-            if unit not in _KINDS:
+            if unit not in [*_KINDS]:  # it may be of any type
                 raise InvalidTrigger(
-                    f"every(unit={unit!r}) is not known; choose from {', '.join(_KINDS)}."
+                    f"every(unit={brief(unit)}) is not known; choose from {', '.join(_KINDS)}."
                 )
             if any(units.values()):
                 raise InvalidTrigger(
@@ -62,7 +65,7 @@ class Interval:
             units = {unit: count}
         elif count != 1:
             raise InvalidTrigger(
-                f"every(count={count!r}) needs a unit, such as every(unit='months', count=3)."
+                f"every(count={brief(count)}) needs a unit, such as every(unit='months', count=3)."
             )
         sums = _sums(units)
         if len(sums) > 1:
@@ -115,9 +118,11 @@ def _sums(units: dict[str, float]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for unit, count in units.items():
         if isinstance(count, bool) or not isinstance(count, int | float):
-            raise InvalidTrigger(f"every({unit}={count!r}): the count must be a number.")
+            raise InvalidTrigger(f"every({unit}={brief(count)}): the count must be a number.")
         if count < 0:
-            raise InvalidTrigger(f"every({unit}={count!r}): the count must not be negative.")
+            raise InvalidTrigger(f"every({unit}={brief(count)}): the count must not be negative.")
+        if not count <= MOST:
+            raise InvalidTrigger("every(): the longest interval is 100 years.")
         if count:
             kind, size = _KINDS[unit]
             sums[kind] = sums.get(kind, 0) + count * size

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 
 LONGEST = 86_400.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -19,9 +20,9 @@ _ALL = 2**64 - 1
 def check(jitter: float) -> float:
     """The jitter in seconds, or an error that says what is wrong with it."""
     if isinstance(jitter, bool) or not isinstance(jitter, int | float):
-        raise InvalidTrigger(f"jitter={jitter!r}: give a number of seconds.")
+        raise InvalidTrigger(f"jitter={brief(jitter)}: give a number of seconds.")
     if not 0 <= jitter <= LONGEST:
-        raise InvalidTrigger(f"jitter={jitter!r}: it must be from 0 to 86400 seconds (a day).")
+        raise InvalidTrigger(f"jitter={brief(jitter)}: it must be from 0 to 86400 seconds (a day).")
     return float(jitter)
 
 

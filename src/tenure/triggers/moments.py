@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, tzinfo
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 from tenure.triggers.zones import to_utc
 
 Given = datetime | date | str
@@ -23,7 +24,7 @@ def read(what: str, given: Given, *, end: bool = False) -> datetime:
     if isinstance(value, date):
         return datetime.combine(value, time.max if end else time.min)
     raise InvalidTrigger(
-        f"{what}={given!r}: give a datetime, or text such as '2026-01-31T07:00' or"
+        f"{what}={brief(given)}: give a datetime, or text such as '2026-01-31T07:00' or"
         " '2026-01-31T07:00+01:00'."
     )
 
@@ -43,7 +44,7 @@ def _parsed(what: str, text: str) -> datetime | date:
         return datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidTrigger(
-            f"{what}={text!r} is not a time ({error}): write 2026-01-31,"
+            f"{what}={brief(text)} is not a time ({brief(error)}): write 2026-01-31,"
             " 2026-01-31T07:00, or with its offset 2026-01-31T07:00+01:00."
         ) from error
 
@@ -63,7 +64,10 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 def show(moment: datetime, zone: tzinfo) -> str:
     """For people: the local time, and the same in UTC."""
-    here = moment.astimezone(zone)
+    try:
+        here = moment.astimezone(zone)
+    except OverflowError:  # on the last day of the calendar, or the first
+        here, zone = moment.astimezone(UTC), UTC
     if zone is UTC:
         return f"{show_wall(here)} UTC"
     there = moment.astimezone(UTC)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 from tenure.triggers import jitter as jitters
 from tenure.triggers import moments, zones
 from tenure.triggers.moments import Given
@@ -69,9 +70,7 @@ class Options:
         fold: str | None = None,
     ) -> Options:
         """From what a user gave."""
-        if isinstance(except_dates, str | date):
-            raise InvalidTrigger(f"except_dates={except_dates!r}: give a list of dates or times.")
-        days = {moments.read_day("except_dates", day) for day in except_dates}
+        days = {moments.read_day("except_dates", day) for day in listed(except_dates)}
         if len(days) > MOST_EXCEPTIONS:
             raise InvalidTrigger(
                 f"except_dates has {len(days):,} entries; at most {MOST_EXCEPTIONS:,} are allowed."
@@ -95,8 +94,7 @@ class Options:
         words = [f" ({self.tz})" if zone and self.tz else ""]
         for word, moment in (("from", self.first), ("until", self.last)):
             if moment is not None:
-                here = moment.astimezone(self.zone).replace(tzinfo=None)
-                words.append(f"{word} {here.isoformat(' ', 'minutes')}")
+                words.append(f"{word} {_local(moment, self.zone).isoformat(' ', 'minutes')}")
         if self.except_dates:
             words.append(f"{len(self.except_dates)} excluded")
         if self.jitter:
@@ -205,3 +203,16 @@ def _choice(what: str, value: str | None, choices: tuple[str, ...]) -> str | Non
         named = ", ".join(map(repr, choices))
         raise InvalidTrigger(f"{what}={value!r} is not known; choose from {named}.")
     return value
+
+
+def listed(except_dates: Iterable[Given]) -> Iterable[Given]:
+    if isinstance(except_dates, str | date) or not isinstance(except_dates, Iterable):
+        raise InvalidTrigger(f"except_dates={brief(except_dates)}: give a list of dates or times.")
+    return except_dates
+
+
+def _local(moment: datetime, zone: tzinfo) -> datetime:
+    try:
+        return moment.astimezone(zone).replace(tzinfo=None)
+    except OverflowError:  # on the last day of the calendar, or the first
+        return moment.replace(tzinfo=None)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from tenure.errors import InvalidTrigger
 from tenure.triggers import moments, rrule_text, zones
 from tenure.triggers.base import Bounded
+from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.frequent import Frequent
 from tenure.triggers.moments import Given
-from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
+from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone, listed
 from tenure.triggers.recurrence import Recurrence
 from tenure.triggers.rrule_text import DAILY, HOURLY, Parts
 from tenure.triggers.walls import Policy, Walls, following, preceding
@@ -22,6 +23,7 @@ _KEYS = KEYS | {"type", "v", "rule", "last"}
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
+@within_calendar
 def rrule(
     rule: str,
     *,
@@ -45,9 +47,7 @@ def rrule(
     start = _one("start", "DTSTART", start, text.start)
     end = _one("end", "UNTIL", end, text.end)
     begin = None if start is None else moments.read("start", start).replace(microsecond=0)
-    if isinstance(except_dates, str | date):
-        raise InvalidTrigger(f"except_dates={except_dates!r}: give a list of dates or times.")
-    excluded = [*except_dates, *text.except_dates]
+    excluded = [*listed(except_dates), *text.except_dates]
     options = Options.given(tz, begin, end, excluded, jitter, gap, fold)
     trigger = RRule(text.rule, options)
     if begin is not None:
@@ -103,6 +103,7 @@ class RRule(Bounded):
     def with_options(self, options: Options) -> RRule:
         return replace(self, options=options, last=None)
 
+    @within_calendar
     def anchored(self, now: datetime) -> RRule:
         zoned = self.zoned(None)
         if zoned.options.start is not None:

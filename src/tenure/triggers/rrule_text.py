@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 
 FREQS = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -55,7 +56,9 @@ class Text:
 def read(text: str) -> Text:
     """From a rule alone, or from the lines of a calendar: DTSTART, RRULE, EXDATE."""
     if not isinstance(text, str):
-        raise InvalidTrigger(f"rrule({text!r}): give text, such as rrule('FREQ=DAILY;BYHOUR=7').")
+        raise InvalidTrigger(
+            f"rrule({brief(text)}): give text, such as rrule('FREQ=DAILY;BYHOUR=7')."
+        )
     result = Text()
     for line in filter(None, map(str.strip, text.upper().splitlines())):
         name, _, value = line.rpartition(":")
@@ -157,6 +160,8 @@ def _days(freq: int, given: dict[str, str]) -> tuple[tuple[int, int], ...]:
         which = int(found[1] or 0)
         if found[1] and (not 1 <= abs(which) <= 53):
             raise InvalidTrigger(f"rrule: BYDAY={text}: the number is from 1 to 53, or negative.")
+        if abs(which) > 5 and (freq == MONTHLY or "BYMONTH" in given):
+            raise InvalidTrigger(f"rrule: BYDAY={text}: a month has no more than 5 of a weekday.")
         if which and (freq > MONTHLY or "BYWEEKNO" in given):
             raise InvalidTrigger(
                 f"rrule: BYDAY={text}: a numbered day goes with MONTHLY, or with YEARLY without"

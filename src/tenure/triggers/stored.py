@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tenure.errors import InvalidTrigger, UnknownTrigger
+from tenure.printable import brief
 from tenure.triggers.at import At
 from tenure.triggers.base import Trigger
 from tenure.triggers.cron import Cron
@@ -37,6 +38,10 @@ def dump(trigger: Trigger) -> str:
     return _encode(trigger.to_json())
 
 
+_WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What comes of data of wrong types and sizes."""
+
+
 @lru_cache(maxsize=16_384)
 def load(text: str) -> Trigger:
     """The trigger of a stored text; cached, as it is needed again at every occurrence.
@@ -44,6 +49,8 @@ def load(text: str) -> Trigger:
     `UnknownTrigger`: newer code wrote it. `InvalidTrigger`: it is wrong. SQL, which knows nothing
     of triggers, stores them as text; they stay that until they are planned.
     """
+    if not isinstance(text, str):
+        raise InvalidTrigger(f"the stored trigger {brief(text)} cannot be read: it is not text")
     try:
         if len(text) > LONGEST_TEXT:
             raise ValueError(
@@ -60,7 +67,7 @@ def load(text: str) -> Trigger:
         if kind not in _TYPES:
             raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
         trigger: Trigger = _TYPES[kind].from_json(data)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except _WRONG as error:
         wrong = UnknownTrigger if isinstance(error, UnknownTrigger) else InvalidTrigger
         said = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
         if len(said) > LONGEST_ERROR:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
 from tenure.triggers.at import at
 from tenure.triggers.base import Trigger
 from tenure.triggers.cron import cron
@@ -34,7 +35,7 @@ _UNITS = {
     "years": ("y", "year", "years"),
 }
 _UNIT = {short: unit for unit, shorts in _UNITS.items() for short in shorts}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)?\s*([a-z]+)\s*")
+_SPAN = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)?\s*([a-z]+)\s*", re.ASCII)
 _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
@@ -43,6 +44,8 @@ def parse(text: str, **options: Any) -> Trigger:
 
     `options` (tz, start, end, except_dates, jitter, gap, fold) are added to those in the text.
     """
+    if not isinstance(text, str):
+        raise InvalidTrigger(f"{brief(text)} is not a trigger: {_advice([])}")
     words = text.split()
     if text.lstrip().startswith("{"):
         if options:
@@ -62,7 +65,9 @@ def parse(text: str, **options: Any) -> Trigger:
         end -= 1
     rule = " ".join(words[1:end])
     if not rule:
-        raise InvalidTrigger(f"{text!r} is not a trigger: after {kind!r} comes {_KINDS[kind]}.")
+        raise InvalidTrigger(
+            f"{brief(text)} is not a trigger: after {kind!r} comes {_KINDS[kind]}."
+        )
     if kind == "every":
         units: dict[str, Any] = {**_units(rule)}
         return every(**units, **options)
@@ -101,13 +106,13 @@ def _option(name: str, value: str) -> Any:
 
 def seconds(what: str, text: str) -> float:
     """A length of time in seconds: 30, 30s, 5m, 1h30m."""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
+    if re.fullmatch(r"\d{1,15}(\.\d{1,15})?", text, re.ASCII):
         return float(text)
     try:
         units = _units(text)
     except InvalidTrigger:
         raise InvalidTrigger(
-            f"{what}={text!r} is not a length of time: write 30, 30s, 5m or 1h30m."
+            f"{what}={brief(text)} is not a length of time: write 30, 30s, 5m or 1h30m."
         ) from None
     total = 0.0
     for unit, count in units.items():
@@ -126,8 +131,8 @@ def _units(text: str) -> dict[str, float]:
         unit = _UNIT.get(match[2]) if match else None
         if match is None or unit is None or unit in found:
             raise InvalidTrigger(
-                f"{text[place:]!r} is not an interval: write a number and a unit (s, m, h, d, w,"
-                " months, years), such as 5m, 1h30m, 2 months."
+                f"{brief(text[place:])} is not an interval: write a number and a unit (s, m, h, d,"
+                " w, months, years), such as 5m, 1h30m, 2 months."
             )
         number = match[1] or "1"
         found[unit] = float(number) if "." in number else int(number)

@@ -7,8 +7,13 @@ blocking calls have one more: see line.py.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tenure.address import Address
 from tenure.backends.base import Joined
 from tenure.backends.postgres import migrate as migrations
 from tenure.backends.postgres.borrowed import IDENTITY, Borrowed, JoinedSchedules
@@ -19,9 +24,8 @@ from tenure.backends.postgres.releases import PostgresReleases
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.wakeups import PostgresWakeups
-from tenure.backends.urls import LIBPQ, split
 from tenure.clock import Clock, SystemClock
-from tenure.errors import SchemaMismatch, StoreError
+from tenure.errors import ConfigError, SchemaMismatch, StoreError
 from tenure.model import Finding, Pending
 
 CONNECTIONS = 4
@@ -39,7 +43,8 @@ class PostgresBackend:
         schema: str = "tenure",
         limit: float = 5.0,
     ) -> None:
-        self._url = url
+        _check(url, schema)
+        self._address = Address(url, namespace)
         self._namespace = namespace
         self._clock = clock = clock or SystemClock()
         self._identity: str | None = None
@@ -55,9 +60,7 @@ class PostgresBackend:
     @property
     def location(self) -> str:
         """The URL without its password."""
-        parts = split(self._url, credentials_before=LIBPQ)
-        user = f"{parts.user}@" if parts.credentials else ""
-        return f"postgresql://{user}{parts.hosts}{parts.path}"
+        return str(self._address)
 
     @property
     def queries(self) -> int:
@@ -77,7 +80,7 @@ class PostgresBackend:
         if pending and not migrate:
             raise SchemaMismatch(
                 f"{self.location} has no tables of Tenure, or older ones than this version needs."
-                " Run `tenure migrate`, or open it with migrate=True."
+                f" Run `{self._address.command('migrate')}`, or open it with migrate=True."
             )
         if pending:
             await migrations.apply(self._for_the_rest)
@@ -91,7 +94,7 @@ class PostgresBackend:
 
     async def diagnose(self) -> list[Finding]:
         try:
-            return await diagnose(self._for_the_rest, self._clock)
+            return await diagnose(self._for_the_rest, self._clock, self._address)
         finally:
             await self._for_the_rest.drop_idle()
 
@@ -113,3 +116,27 @@ class PostgresBackend:
         self.leases.close()
         await self._for_leases.close()
         await self._for_the_rest.close()
+
+
+def _check(url: str, schema: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]{0,62}", schema):
+        raise ConfigError(
+            f"schema={schema!r} is not a name that Tenure uses for a schema: a letter or _, then"
+            " letters, digits, _ or $, 63 characters at the most."
+        )
+    if not _readable(url):
+        raise ConfigError(
+            "libpq cannot read this postgresql:// URL: what follows the ? has a setting that it"
+            " does not know, or not the form name=value&name=value. The URL is not shown, since"
+            " it may have a password; & in one is written %26."
+        )
+
+
+def _readable(url: str) -> bool:
+    """Libpq's own error would repeat what it stumbled over, which may be a part of the password:
+    so nothing is left of that error, not even as the cause of ours."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:
+        return False
+    return True

@@ -6,6 +6,7 @@ from importlib.metadata import version as package_version
 
 from psycopg.rows import DictRow
 
+from tenure.address import Address
 from tenure.backends.postgres import migrate
 from tenure.backends.postgres.database import Connection, Database
 from tenure.backends.postgres.statements import quoted
@@ -50,7 +51,7 @@ WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND row_security_active(c.oid) 
 """
 
 
-async def diagnose(database: Database, clock: Clock) -> list[Finding]:
+async def diagnose(database: Database, clock: Clock, address: Address) -> list[Finding]:
     """Each check needs the ones before it; the first that stops the rest ends the list."""
 
     async def work(connection: Connection) -> list[Finding]:
@@ -68,7 +69,7 @@ async def diagnose(database: Database, clock: Clock) -> list[Finding]:
                 *_defaults(row),
                 *_foreign(await (await connection.execute(_FOREIGN, values)).fetchall()),
                 *_hidden(row, await (await connection.execute(_HIDDEN, values)).fetchall()),
-                await _schema(connection, database.schema),
+                await _schema(connection, database.schema, address),
             ]
 
     try:
@@ -204,14 +205,14 @@ def _hidden(row: DictRow, tables: list[DictRow]) -> list[Finding]:
     ]
 
 
-async def _schema(connection: Connection, schema: str) -> Finding:
+async def _schema(connection: Connection, schema: str, address: Address) -> Finding:
     try:
         lacking = await migrate.pending(connection, schema)
     except SchemaMismatch as error:
         return Finding("schema", _PROBLEM, str(error))
     if lacking:
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
-        remedy = "Run `tenure migrate` on it, or start a scheduler on it."
+        remedy = f"Run `{address.command('migrate')}`, or start a scheduler on it."
         return Finding("schema", _PROBLEM, f"{quoted(schema)} lacks: {names}", remedy)
     version = package_version("tenure")
     return Finding("schema", _OK, f"{quoted(schema)} is up to date for Tenure {version}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 
+from tenure.address import NOWHERE
 from tenure.backends import sql
 from tenure.backends.postgres.statements import PACKAGE, quoted
 from tenure.errors import ConfigError, Fenced, SchemaMismatch
@@ -31,7 +32,7 @@ def fence(
     except psycopg.errors.UndefinedTable as error:
         raise SchemaMismatch(
             "this database has no tables of Tenure: fence() needs them in the database that you"
-            " write to. Run `tenure migrate --url postgresql://…` once."
+            f" write to. Run `{NOWHERE.command('migrate')}` once."
         ) from error
     if not passed:
         raise Fenced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
@@ -11,12 +12,14 @@ from typing import Any, NoReturn, TypeVar
 
 from redis import exceptions
 
+from tenure.address import NOWHERE
 from tenure.backends.redis.target import LIMIT
 from tenure.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """What the driver raises; its own base class is not the base of all of them."""
+_REPEATED = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _REFUSED_FOR_NOW = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
 
 
@@ -66,6 +69,7 @@ class Calls:
 
 def translate(error: Exception) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
+    _forget_arguments(error)
     text = str(error).strip() or type(error).__name__
     _not_trusted(error)
     if isinstance(error, exceptions.AuthenticationError):
@@ -74,8 +78,8 @@ def translate(error: Exception) -> NoReturn:
         ) from error
     if isinstance(error, exceptions.NoPermissionError):
         raise StoreError(
-            f"Redis refused: {text.rstrip('.')}. Check the ACL of this user; `tenure doctor` says"
-            " which rights it lacks."
+            f"Redis refused: {text.rstrip('.')}. Check the ACL of this user;"
+            f" `{NOWHERE.command('doctor')}` says which rights it lacks."
         ) from error
     # Redis 6 tells what went wrong within a script in the middle of a longer text.
     if isinstance(error, exceptions.ReadOnlyError) or "-READONLY " in text:
@@ -103,6 +107,15 @@ def translate(error: Exception) -> NoReturn:
     if isinstance(error, lost | OSError) or text.startswith(_REFUSED_FOR_NOW):
         raise StoreUnavailable(f"Redis is not available: {text}") from error
     raise StoreError(f"Redis: {text}") from error
+
+
+def _forget_arguments(error: Exception) -> None:
+    """A server that does not know AUTH or HELLO repeats what came with it: the password."""
+    for each in _causes(error):
+        if isinstance(each, exceptions.RedisError):
+            each.args = tuple(
+                _REPEATED.sub("", part) if isinstance(part, str) else part for part in each.args
+            )
 
 
 def _not_trusted(error: BaseException) -> None:

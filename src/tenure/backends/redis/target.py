@@ -24,8 +24,9 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from tenure.backends.urls import Host, Url, addresses, split
+from tenure.backends.redis.urls import Host, Url, addresses, split
 from tenure.errors import ConfigError
+from tenure.urls import shown
 
 LIMIT = 5.0
 TIMES: dict[str, Any] = {"socket_timeout": LIMIT, "socket_connect_timeout": LIMIT}
@@ -88,7 +89,10 @@ class Target:
         try:
             return self._client(options)
         except TypeError as error:  # an option after the `?` that redis-py does not know
-            raise ConfigError(f"{self.location}: redis-py refuses an option: {error}") from error
+            refused = str(error)
+        # After a password with an & in it, the option that is not known may be a part of that.
+        why = "." if "password" in self.options else f": {refused}"
+        raise ConfigError(f"{self.location}: redis-py refuses an option after the ?{why}")
 
     def _client(self, options: dict[str, Any]) -> Any:
         if self.kind == "cluster":
@@ -97,6 +101,7 @@ class Target:
             nodes = [ClusterNode(host, port) for host, port in self.hosts]
             return RedisCluster(startup_nodes=nodes, **options)
         if self.kind == "sentinel":
+            redis.Redis(**options)  # refuses now what the others would when they connect
             asking = {**TIMES, "retry": again(0), **self.sentinel_options}
             sentinel: Any = Sentinel(self.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
             return sentinel.master_for(self.service, **options)
@@ -118,14 +123,21 @@ def parse(url: str) -> Target:
     kind = _KINDS.get(form)
     if kind is None:
         raise ConfigError(
-            f"unknown form {parts.scheme!r} in {_hidden(parts)}; known are redis://, rediss://,"
+            f"unknown form {parts.scheme!r} in {shown(url)}; known are redis://, rediss://,"
             " redis+sentinel://, redis+cluster:// and unix://."
         )
+    hosts: tuple[Host, ...] = ()
+    options: dict[str, Any] = {}
+    problem = ""
     try:
         hosts = addresses(parts.hosts, _PORTS[kind])
         options = _options(parts, scheme, kind)
     except ValueError as error:
-        raise ConfigError(f"{_hidden(parts)} cannot be read: {error}") from error
+        # Not as the cause, and of redis-py only what repeats no value.
+        ours = not str(error).startswith("Invalid value for") and hosts
+        problem = "what follows the ? in it is wrong" if ours else str(error)
+    if problem:
+        raise ConfigError(f"{shown(url)} cannot be read: {problem}")
     if scheme == "unix":
         return Target("server", (), options)
     sentinel = {
@@ -223,10 +235,6 @@ def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
 def _joined(host: Host) -> str:
     name, port = host
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
-def _hidden(parts: Url) -> str:
-    return f"{parts.scheme}://{parts.hosts}{parts.path}"
 
 
 def again(times: int) -> Retry:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from tenure.address import Address
 from tenure.backends.base import Joined
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite import sharedlocks
@@ -31,6 +32,7 @@ from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from tenure.model import Finding, Pending
+from tenure.urls import of_sqlite
 
 
 class SQLiteBackend:
@@ -66,7 +68,7 @@ class SQLiteBackend:
 
     @property
     def location(self) -> str:
-        return f"sqlite:///{self.path}"
+        return of_sqlite(self.path)
 
     @property
     def queries(self) -> int:
@@ -161,7 +163,7 @@ class SQLiteBackend:
         if not wanted:
             raise SchemaMismatch(
                 f"{self.path} has no tables of Tenure, or older ones than this version needs. Run"
-                f" `tenure migrate --url {self.location}`, or open it with migrate=True."
+                f" `{Address(self.location).command('migrate')}`, or open it with migrate=True."
             )
         await self._for_the_rest.write(lambda c: migrations.apply(c, self._clock))
 
@@ -181,8 +183,9 @@ class SQLiteBackend:
             )
         if not self.path.exists() and not create:
             raise SchemaMismatch(
-                f"there is no database {self.path}. Check the URL; `tenure migrate --url"
-                f" {self.location}` creates it, and so does the first start of a scheduler on it."
+                f"there is no database {self.path}. Check the URL;"
+                f" `{Address(self.location).command('migrate')}` creates it, and so does the first"
+                " start of a scheduler on it."
             )
         obstacle = find_obstacle(self.path)
         if obstacle is not None:

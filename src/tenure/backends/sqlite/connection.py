@@ -18,10 +18,12 @@ from operator import methodcaller
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
 
+from tenure.address import Address
 from tenure.backends.sqlite import forks
 from tenure.clock import SystemClock
 from tenure.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable, TenureError
 from tenure.threads import Threads
+from tenure.urls import of_sqlite
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -244,6 +246,11 @@ class Connection:
             translate(error, self._path)
 
 
+def command(path: Path, word: str) -> str:
+    """One of ours on this file."""
+    return Address(of_sqlite(path)).command(word)
+
+
 def translate(error: sqlite3.Error, path: Path) -> NoReturn:
     """The driver's error as one of ours, with what to do about it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -270,10 +277,14 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
         ) from error
     if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
         raise SchemaMismatch(
-            f"{path} lacks something that this version needs ({error}). Run `tenure migrate`."
+            f"{path} lacks something that this version needs ({error}). Run"
+            f" `{command(path, 'migrate')}`."
         ) from error
     if code == sqlite3.SQLITE_IOERR:
-        raise StoreUnavailable(f"reading or writing {path} failed: {error}.") from error
+        raise StoreUnavailable(
+            f"reading or writing {path} failed: {error}. Check the disk and its file system (dmesg"
+            " says more); Tenure tries again."
+        ) from error
     if isinstance(error, TenureError):
         raise error
     raise StoreError(f"{path}: {error}") from error
@@ -281,6 +292,6 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
 
 def _locked(path: Path) -> str:
     return (
-        f"{path} is locked by another writer, which does not let go. `tenure doctor` names the"
-        " process; a stopped (frozen) one must go on or be killed."
+        f"{path} is locked by another writer, which does not let go. `{command(path, 'doctor')}`"
+        " names the process; a stopped (frozen) one must go on or be killed."
     )

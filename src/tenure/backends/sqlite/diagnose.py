@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from tenure.backends.sqlite import migrate
-from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection
+from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection, command
 from tenure.backends.sqlite.filesystem import check_file_system, check_space
 from tenure.backends.sqlite.kernel_locks import Process, describe
 from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
@@ -41,7 +41,7 @@ async def diagnose(path: Path) -> list[Finding]:
     connection = Connection(path, "tenure-doctor")
     try:
         await connection.open(create=False)
-        findings += await connection.read(_inside)
+        findings += await connection.read(lambda c: _inside(c, path))
         findings.append(_lock_file(path))
         findings.append(await _write_lock(connection, path))
         findings += await _log(path)
@@ -80,7 +80,7 @@ def _file(path: Path) -> tuple[Finding, bool]:
             _PROBLEM,
             f"there is no database {path}",
             f"Check the URL and the working folder ({Path.cwd()}); if it should be there:"
-            f" tenure migrate --url sqlite:///{path}",
+            f" `{command(path, 'migrate')}`",
         ), False
     obstacle = find_obstacle(path)
     if obstacle is not None:
@@ -88,12 +88,12 @@ def _file(path: Path) -> tuple[Finding, bool]:
     return Finding("file", _OK, f"{path}, {_size(path.stat().st_size)}, writable"), True
 
 
-def _inside(c: sqlite3.Connection) -> list[Finding]:
+def _inside(c: sqlite3.Connection, path: Path) -> list[Finding]:
     (mode,) = c.execute("PRAGMA journal_mode").fetchone()
-    return [_schema(c), _journal(mode)]
+    return [_schema(c, path), _journal(mode)]
 
 
-def _schema(c: sqlite3.Connection) -> Finding:
+def _schema(c: sqlite3.Connection, path: Path) -> Finding:
     try:
         migrate.check(c)
     except TenureError as error:
@@ -102,9 +102,8 @@ def _schema(c: sqlite3.Connection) -> Finding:
     if lacking:
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
         text = f"pending: {names}" if done else "there are no tables of Tenure in this database"
-        return Finding(
-            "schema", _PROBLEM, text, "Run `tenure migrate` on it, or start a scheduler on it."
-        )
+        remedy = f"Run `{command(path, 'migrate')}`, or start a scheduler on it."
+        return Finding("schema", _PROBLEM, text, remedy)
     return Finding("schema", _OK, f"version {migrate.MAJOR}.{done[-1][0]}, up to date")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from tenure.address import NOWHERE
 from tenure.backends.sql import load
 from tenure.errors import Fenced, SchemaMismatch
 
@@ -25,7 +26,7 @@ def fence(
             raise
         raise SchemaMismatch(
             "this database has no tables of Tenure: fence() needs them in the database that you"
-            " write to. Run `tenure migrate --url sqlite:///that-file.db` once."
+            f" write to. Run `{NOWHERE.command('migrate')}` once."
         ) from error
     if not passed:
         raise Fenced(
