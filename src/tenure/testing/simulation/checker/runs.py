@@ -108,12 +108,15 @@ class _Runs:
             other = self._locks.setdefault(run.lock, run.id)
             if other != run.id:
                 yield "lock key", f"{show(run)} and run {other} hold {run.lock}"
-            yield from self._in_order(before, self._call.clock)
+            yield from self._in_order(before, self._call)
 
-    def _in_order(self, claimed: RunRecord, now: datetime) -> Found:
-        mine = self._place(claimed)
+    def _in_order(self, claimed: RunRecord, call: Call) -> Found:
+        """Among those that the node could have claimed instead, having such a task."""
+        mine, now, tasks = self._place(claimed), call.clock, call.args[1]
         for run in self._rows.values():
             if run.lock != claimed.lock or run.state is not RunState.WAITING:
+                continue
+            if run.task not in tasks:
                 continue
             if self._place(run) < mine and (run.attempt or self._dues[run.id] <= now):
                 yield "in order", f"{show(claimed)} was claimed before {show(run)}"
