@@ -199,7 +199,7 @@ def test_resume_does_not_lose_what_waits_for_its_jitter(shop: Database) -> None:
 
 
 def test_resume_loses_nothing_when_its_first_time_is_on_record(shop: Database) -> None:
-    """The plan was set back by hand, onto a time that was fired, and then onto one that was missed."""
+    """The plan was set back by hand: onto a time that was fired, then onto one that was missed."""
     shop.scheduler.add("a", every(weeks=1), task="pack")
     first = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     shop.connection.execute(

@@ -210,14 +210,14 @@ class PutsBackAtTheEnd(MemoryRuns):
 class ForgetsWhoBegan(MemoryRuns):
     """The next of a queue goes ahead while the one before it waits for a retry."""
 
-    def _first_of_each_lock(self, now: datetime) -> dict[str, int]:
+    def _first_of_each_lock(self, now: datetime, tasks: Sequence[str]) -> dict[str, int]:
         tables, runs = self._tables, self._tables.runs
         tables.runs = {
             id_: run
             for id_, run in runs.items()
             if run.state is not RunState.WAITING or run.due <= now
         }
-        first = super()._first_of_each_lock(now)
+        first = super()._first_of_each_lock(now, tasks)
         tables.runs = runs
         return first
 

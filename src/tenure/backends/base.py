@@ -369,7 +369,8 @@ class RunStore(Protocol):
         - Runs with the same lock key are never claimed at the same time. They are claimed in the
           order of priority, due time and id, but a run that has begun (it waits for a retry, was
           cut off or recovered) goes before those of its priority that have not: they wait until it
-          has ended, also while it is not due yet.
+          has ended, also while it is not due yet. Waiting runs of other tasks hold up nobody: it
+          may be that no node has such a task any more.
         """
         ...
 

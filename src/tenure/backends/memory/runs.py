@@ -40,7 +40,7 @@ class MemoryRuns:
             (r for r in t.runs.values() if r.state is RunState.WAITING and r.task in tasks),
             key=lambda r: (-r.priority, r.due, r.id),
         )
-        first = self._first_of_each_lock(now)
+        first = self._first_of_each_lock(now, tasks)
         claimed: list[RunRecord] = []
         for run in waiting:
             if len(claimed) == limit + ahead:
@@ -61,8 +61,8 @@ class MemoryRuns:
         later = [r.due for r in waiting if r.due > now]
         return ClaimBatch(now, claimed, min(later, default=None), kept)
 
-    def _first_of_each_lock(self, now: datetime) -> dict[str, int]:
-        """The only run of each lock key that may be claimed."""
+    def _first_of_each_lock(self, now: datetime, tasks: Sequence[str]) -> dict[str, int]:
+        """The only run of each lock key that may be claimed by who knows these tasks."""
         first: dict[str, RunRecord] = {}
         locked: set[str] = set()
         for run in self._tables.runs.values():
@@ -70,7 +70,9 @@ class MemoryRuns:
                 continue
             if run.state is RunState.CLAIMED:
                 locked.add(run.lock)
-            elif run.state is RunState.WAITING and (run.due <= now or run.attempt):
+            elif run.state is not RunState.WAITING or run.task not in tasks:
+                continue
+            elif run.due <= now or run.attempt:
                 other = first.get(run.lock)
                 if other is None or _place(run) < _place(other):
                     first[run.lock] = run

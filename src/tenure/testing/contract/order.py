@@ -108,6 +108,20 @@ class OrderContract:
         free = await harness.waiting_run("free")
         assert (await head(harness)).id == free.id
 
+    async def test_run_whose_task_the_node_does_not_have_holds_up_nobody(
+        self, harness: Harness
+    ) -> None:
+        """No node may have it any more; one that has it keeps to the order."""
+        options = {"overlap": Overlap.QUEUE, "lock": "shared"}
+        gone = await harness.waiting_run("gone", task="gone", **options)
+        kept = await harness.waiting_run("kept", task="kept", **options)
+        [run] = (await harness.runs.claim("old", ["gone", "kept"], 9)).runs
+        assert run.id == gone.id
+        await harness.runs.finish([given_back(run)])
+        [run] = (await harness.runs.claim("new", ["kept"], 9)).runs
+        assert run.id == kept.id
+        assert (await harness.runs.claim("old", ["gone", "kept"], 9)).runs == []
+
     async def test_results_that_come_with_a_claim_free_their_locks_for_it(
         self, harness: Harness
     ) -> None:

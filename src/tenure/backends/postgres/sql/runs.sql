@@ -11,7 +11,8 @@ WITH picked AS (
           WHERE o.namespace = r.namespace AND o.lock = r.lock AND o.lock IS NOT NULL
             AND o.state IN ('waiting', 'claimed')
             AND (o.state = 'claimed' OR (
-                (o.due <= now() OR o.attempt > o.unbegun)
+                o.task = ANY(%(tasks)s)
+                AND (o.due <= now() OR o.attempt > o.unbegun)
                 AND (-o.priority::bigint, o.attempt <= o.unbegun, o.due, o.id)
                   < (-r.priority::bigint, r.attempt <= r.unbegun, r.due, r.id)))))
     ORDER BY r.priority DESC, r.due, r.id LIMIT %(limit)s + %(ahead)s

@@ -16,7 +16,8 @@ SELECT json_group_array(json_array(id, on_crash)) FROM (
           WHERE o.namespace = :namespace AND o.lock = r.lock AND o.lock IS NOT NULL
             AND o.state IN ('waiting', 'claimed')
             AND (o.state = 'claimed' OR (
-                (o.due <= :now OR o.attempt > o.unbegun OR typeof(o.due) <> 'integer')
+                o.task IN (SELECT value FROM json_each(:tasks))
+                AND (o.due <= :now OR o.attempt > o.unbegun OR typeof(o.due) <> 'integer')
                 AND (-o.priority, o.attempt <= o.unbegun, o.due, o.id)
                   < (-r.priority, r.attempt <= r.unbegun, r.due, r.id)))))
     ORDER BY priority DESC, due, id LIMIT :limit);

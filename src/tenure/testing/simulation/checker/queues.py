@@ -2,8 +2,8 @@
 
 queue order    the highest priority first, then what was due first. Of runs that share a lock key,
                one that has begun goes before those that have not, also while it waits for its
-               retry. A run that is given back or recovered keeps its place: only a retry is due
-               later.
+               retry; but a node goes by those runs whose task it has. A run that is given back or
+               recovered keeps its place: only a retry is due later.
 """
 
 from __future__ import annotations
@@ -77,13 +77,12 @@ class _Queues:
         tasks, now = call.args[1], call.clock
         rows = self._rows.values()
         locked = {run.lock for run in rows if run.state is RunState.CLAIMED and run.lock}
-        waiting = [run for run in rows if run.state is RunState.WAITING]
+        waiting = [run for run in rows if run.state is RunState.WAITING and run.task in tasks]
         free = [
             run
             for run in waiting
             if run.lock not in locked
             and run.due <= now
-            and run.task in tasks
             and not any(self._goes_before(other, run, now) for other in waiting)
         ]
         for run in claimed:
