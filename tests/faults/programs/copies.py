@@ -1,6 +1,7 @@
 """A scheduler whose task copies the data folder by plain means, as a naive backup does.
 
-The task holds the lease "guard" as well. It goes on until the test says leave.
+The task holds the lease "guard" as well, and goes on until the test says leave. When it is fired
+again, there is nothing left to do.
 """
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ def main(options: Options) -> None:
     leases = Leases(options["url"])
     data = Path(options["url"].removeprefix("sqlite:///")).parent
 
+    copied: list[int] = []
+
+    def copy() -> None:
+        with leases.hold("guard", ttl=options["ttl"]) as lease:
+            shutil.copytree(data, options["copy"])
+            options.write("copied", term=lease.term)
+            told(options, "leave")
+            lease.check()
+
     def back_up(run: Run) -> None:
         options.write(
             "begin",
@@ -27,11 +37,9 @@ def main(options: Options) -> None:
             nominal=round(run.nominal.timestamp() * 1_000_000),
             attempt=run.attempt,
         )
-        with leases.hold("guard", ttl=options["ttl"]) as lease:
-            shutil.copytree(data, options["copy"], dirs_exist_ok=True)
-            options.write("copied", term=lease.term)
-            told(options, "leave")
-            lease.check()
+        if not copied:
+            copied.append(run.id)
+            copy()
         options.write("end", run=run.id, schedule=run.schedule, attempt=run.attempt)
 
     scheduler.task(every(seconds=0.25), name="back_up", overlap="skip")(back_up)

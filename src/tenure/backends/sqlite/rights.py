@@ -100,8 +100,8 @@ def give_rights(file: int, database: Path) -> None:
     if sys.platform == "win32":
         return
     model = database.stat()
-    if os.geteuid() == 0 and os.fstat(file).st_uid != model.st_uid:
-        os.fchown(file, model.st_uid, -1)
+    if os.geteuid() == 0:
+        os.fchown(file, model.st_uid, model.st_gid)
     mode = 0o600
     if model.st_mode & stat.S_IWGRP and _in_its_group(file, model):
         mode |= 0o060
