@@ -33,6 +33,7 @@ def make(options: Options) -> Scheduler:
     tasks: a list of
         name; seconds: its interval
         work: how many seconds an execution takes; `again`: its attempts after the first
+        until: a word of the test; a first attempt lasts until the node was told it
         coroutine: whether it is one
         on_crash, overlap, …: as they are
     """
@@ -59,6 +60,7 @@ def declare(
     seconds: float,
     work: float = 0.0,
     again: float | None = None,
+    until: str | None = None,
     coroutine: bool = False,
     **policy: Any,
 ) -> None:
@@ -72,6 +74,9 @@ def declare(
 
     def plain(run: Run) -> None:
         time.sleep(begin(run))
+        word = options.journal.path.with_name(f"{options.who}.{until}")
+        while until is not None and run.attempt == 1 and not word.exists():
+            time.sleep(0.01)
         end(run)
 
     async def awaited(run: Run) -> None:

@@ -275,20 +275,31 @@ class FiringContract:
 
     async def test_what_ends_before_the_moment_does_not_overlap(self, harness: Harness) -> None:
         """However early the firing was handed in."""
-        fence, run = await harness.in_office(), await harness.claimed_run("first", lock="shared")
-        moment = await harness.schedules.now() + timedelta(seconds=LONGEST_WAIT / 2)
-        [schedule] = await harness.schedules.change([adding("a", moment, lock="shared")])
+        fence = await harness.in_office()
 
-        async def end() -> None:
-            await turn()
-            await harness.runs.finish([Result(run.id, run.attempt, "node", RunState.SUCCEEDED)])
-            await harness.advance(LONGEST_WAIT)
+        async def ended_in_time(name: str) -> bool:
+            run = await harness.claimed_run(f"first of {name}", lock=name)
+            moment = await harness.schedules.now() + timedelta(seconds=LONGEST_WAIT / 2)
+            [schedule] = await harness.schedules.change([adding(name, moment, lock=name)])
 
-        fire = harness.schedules.fire(fence, [firing(schedule)], at=moment)
-        done, _ = await together(fire, end())
-        if done == Fired(stale=1):  # it was not judged before the moment
-            done = await harness.schedules.fire(fence, [firing(schedule)])
-        assert done == Fired(fired=1)
+            async def end() -> bool:
+                await turn()
+                await harness.runs.finish([Result(run.id, run.attempt, "node", RunState.SUCCEEDED)])
+                in_time = await harness.schedules.now() < moment
+                await harness.advance(LONGEST_WAIT)
+                return in_time
+
+            fire = harness.schedules.fire(fence, [firing(schedule)], at=moment)
+            done, in_time = await together(fire, end())
+            if done == Fired(stale=1):  # it was not judged before the moment
+                done = await harness.schedules.fire(fence, [firing(schedule)])
+            assert not in_time or done == Fired(fired=1)
+            return bool(in_time)
+
+        for number in range(20):  # a busy machine may not be done with the run by then
+            if await ended_in_time(f"a{number}"):
+                return
+        pytest.skip("this machine is too busy to end a run before the moment comes")
 
     async def test_overlap_skip_looks_at_the_lock_not_the_schedule(self, harness: Harness) -> None:
         fence = await harness.in_office()
