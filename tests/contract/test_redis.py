@@ -10,6 +10,7 @@ import pytest
 
 from tenure.backends.redis import wakeups
 from tenure.testing.contract import (
+    CancellingContract,
     Harness,
     LeaseContract,
     LeaseRecordContract,
@@ -36,7 +37,7 @@ def server() -> Iterator[None]:
         server.close()
 
 
-class TestRedis(LeaseContract, LeaseRecordContract, TakeoverContract):
+class TestRedis(LeaseContract, LeaseRecordContract, TakeoverContract, CancellingContract):
     @pytest.fixture
     async def harness(self) -> AsyncIterator[Harness]:
         async with open_redis() as harness:

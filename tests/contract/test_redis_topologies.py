@@ -9,6 +9,7 @@ import pytest
 
 from tenure.backends.base import lease_topic
 from tenure.testing.contract import (
+    CancellingContract,
     Harness,
     LeaseContract,
     LeaseRecordContract,
@@ -79,7 +80,7 @@ def cluster() -> Iterator[ClusterSetup]:
         setup.close()
 
 
-class TestTls(_Listening, LeaseRecordContract, TakeoverContract):
+class TestTls(_Listening, LeaseRecordContract, TakeoverContract, CancellingContract):
     """What is carried is no concern of TLS; and where many connect at once, handshakes add up."""
 
     @pytest.fixture
@@ -88,14 +89,18 @@ class TestTls(_Listening, LeaseRecordContract, TakeoverContract):
             yield harness
 
 
-class TestSentinel(_Listening, LeaseContract, LeaseRecordContract, TakeoverContract):
+class TestSentinel(
+    _Listening, LeaseContract, LeaseRecordContract, TakeoverContract, CancellingContract
+):
     @pytest.fixture
     async def harness(self, sentinel: SentinelSetup) -> AsyncIterator[Harness]:
         async with open_harness(sentinel.url, [sentinel.master]) as harness:
             yield harness
 
 
-class TestCluster(_Listening, LeaseContract, LeaseRecordContract, TakeoverContract):
+class TestCluster(
+    _Listening, LeaseContract, LeaseRecordContract, TakeoverContract, CancellingContract
+):
     @pytest.fixture
     async def harness(self, cluster: ClusterSetup) -> AsyncIterator[Harness]:
         async with open_harness(cluster.url, cluster.nodes) as harness:

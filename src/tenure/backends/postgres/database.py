@@ -20,6 +20,7 @@ import select
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -225,10 +226,11 @@ class Database:
             # the answer: too long if nobody answers. Cut the line instead.
             _cut(connection)
             self._given_up.add(task)
-            task.add_done_callback(self._over)
+            task.add_done_callback(partial(self._over, connection))
             raise
 
-    def _over(self, task: asyncio.Task[Any]) -> None:
+    def _over(self, connection: Connection, task: asyncio.Task[Any]) -> None:
+        connection.pgconn.finish()  # if all was done before the line was cut, nobody closed it
         self._given_up.discard(task)
         if not task.cancelled():
             task.exception()  # it is known that it failed

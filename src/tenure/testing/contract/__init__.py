@@ -30,6 +30,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "cancelling",
             "catching_up",
             "due",
             "fence",
@@ -50,6 +51,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from tenure.testing.contract.cancelling import CancellingContract  # noqa: E402
 from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
@@ -68,6 +70,7 @@ from tenure.testing.contract.wakeups import WakeupContract  # noqa: E402
 
 __all__ = [
     "BackendContract",
+    "CancellingContract",
     "CatchingUpContract",
     "DueContract",
     "FenceContract",
@@ -102,5 +105,6 @@ class BackendContract(
     RunContract,
     RecoveryContract,
     WakeupContract,
+    CancellingContract,
 ):
     """All of it, for a backend that gives all of the stores."""
