@@ -98,13 +98,16 @@ class Torture:
         self._programs[who] = self._arena.start(who)
 
     def _leader(self) -> str:
-        """Who took office last, and lives."""
+        """Who took office last, and lives; when there is another that can succeed it."""
 
         def look() -> str | None:
             taken = self._news.facts("leader.took_office")
-            return taken[-1].who if taken and taken[-1].who in self._programs else None
+            started = {fact.who for fact in self._news.facts("node.started")}
+            if not taken or len(started & self._programs.keys()) < 2:
+                return None
+            return taken[-1].who if taken[-1].who in self._programs else None
 
-        return until(look, "a leader")
+        return until(look, "a leader and another node")
 
     def _succeeded(self, who: str) -> None:
         """Wait until another is the last to have taken office."""

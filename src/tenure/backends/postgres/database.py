@@ -28,6 +28,7 @@ from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
 from psycopg.waiting import READY_R, READY_W, Ready, Wait
 
+from tenure.backends.apart import apart
 from tenure.backends.postgres.errors import sqlstate, translate
 from tenure.backends.postgres.statements import Check, Rows, Statement, statements
 from tenure.errors import StoreUnavailable
@@ -260,8 +261,8 @@ class Database:
             raise
 
     async def connect(self) -> Connection:
-        try:
-            return await Connection.connect(
+        connecting = asyncio.ensure_future(
+            Connection.connect(
                 self.url,
                 autocommit=True,
                 row_factory=dict_row,
@@ -270,8 +271,14 @@ class Database:
                 prepare_threshold=None,
                 **liveness(self.longest),
             )
+        )
+        try:
+            return await apart(connecting)
         except (psycopg.Error, OSError) as error:
             translate(error)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_unwanted)
+            raise
 
     async def close(self) -> None:
         self._closed = True
@@ -361,6 +368,12 @@ def _ready(poll: select.poll, wanted: Wait) -> Ready | None:
     state = events[0][1]
     ready = (READY_R if state & ~select.POLLOUT else 0) | (READY_W if state & ~select.POLLIN else 0)
     return _READY[ready & wanted]
+
+
+def _unwanted(connecting: asyncio.Future[Connection]) -> None:
+    """Close what was connected when nobody waited for it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().pgconn.finish()
 
 
 def _cut(connection: Connection) -> None:

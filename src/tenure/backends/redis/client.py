@@ -11,14 +11,13 @@ from typing import Any, NoReturn, TypeVar
 
 from redis import exceptions
 
+from tenure.backends.apart import apart
 from tenure.backends.redis.target import LIMIT
 from tenure.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """What the driver raises; its own base class is not the base of all of them."""
-FIRST_PAUSE, LAST_PAUSE = 0.005, 0.05
-"""Seconds between one cancellation and the next, at first and in the end."""
 _REFUSED_FOR_NOW = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
 
 
@@ -27,43 +26,14 @@ def script(name: str) -> str:
 
 
 async def bounded(call: Awaitable[T]) -> T:
-    """Await it, for a limited time, and tell its failures as ours.
-
-    It is a task of its own, so that the limit and a cancellation hold whatever the driver does
-    with them. It has ended when this does: its connection is closed, or back in the pool.
-    """
-    task = asyncio.ensure_future(call)
+    """Await it, for a limited time, and tell its failures as ours. When this ends, its connection
+    is closed or back in the pool."""
     try:
-        await asyncio.wait([task], timeout=LIMIT)
-    finally:
-        await ended(task)
-    if task.cancelled():
-        raise StoreUnavailable(f"Redis did not answer within {LIMIT:g} s.")
-    try:
-        return task.result()
+        return await apart(call, LIMIT)
+    except TimeoutError as error:
+        raise StoreUnavailable(f"Redis did not answer within {LIMIT:g} s.") from error
     except FAILURES as error:
         translate(error)
-
-
-async def ended(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel these until they have ended.
-
-    Once is not enough: before Python 3.12 asyncio.wait_for, through which redis-py sends each
-    command, may take a cancellation and go on as if there had been none.
-    """
-    for task in tasks:
-        _insist(task, FIRST_PAUSE)
-    if left := [task for task in tasks if not task.done()]:
-        await asyncio.wait(left)
-
-
-def _insist(task: asyncio.Future[Any], pause: float) -> None:
-    # On the loop's own time: the caller that waits may be cancelled meanwhile.
-    if not task.done():
-        task.cancel()
-        asyncio.get_running_loop().call_later(pause, _insist, task, min(2 * pause, LAST_PAUSE))
-    elif not task.cancelled():
-        task.exception()  # nobody else may be left to ask for it
 
 
 class Calls:

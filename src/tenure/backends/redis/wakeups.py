@@ -15,8 +15,9 @@ from typing import Any
 
 from redis import exceptions
 
+from tenure.backends.apart import ended
 from tenure.backends.callbacks import Callbacks
-from tenure.backends.redis.client import FAILURES, bounded, close, ended
+from tenure.backends.redis.client import FAILURES, bounded, close
 from tenure.backends.redis.target import Target, again
 from tenure.backends.redis.topology import home
 from tenure.clock import Clock

@@ -10,7 +10,7 @@ from tenure.clock import wait_event
 from tenure.testing.contract.harness import Harness, turn
 
 TIMES = 60
-AT_ONCE = 1.0
+AT_ONCE = 3.0
 """Seconds, on a busy machine."""
 Call = Callable[[], Coroutine[Any, Any, object]]
 
