@@ -117,9 +117,6 @@ class Cluster:
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return at
 
-    def thaw(self, pid: int) -> None:
-        self._nodes[pid].send_signal(signal.SIGCONT)
-
     def cut_off(self, pid: int) -> float:
         """From now on all that it sends is lost, and all that is sent to it; returns when."""
         at = time.time()

@@ -24,12 +24,8 @@ Fault = Callable[[Cluster, int, Place], float]
 def freeze(store: Store, quick: bool, say: Say) -> list[Figure]:
     def fault(cluster: Cluster, pid: int, place: Place) -> float:
         # Frozen inside a write to SQLite it would stop all writers: a stated limit, not measured.
-        while True:
-            at = cluster.freeze(pid)
-            if not store.stuck(place):
-                return at
-            cluster.thaw(pid)
-            time.sleep(TTL / 2)  # for heartbeats: the time that it was frozen must not count
+        with store.no_write(place):
+            return cluster.freeze(pid)
 
     return _run(store, quick, say, "frozen: SIGSTOP", fault)
 

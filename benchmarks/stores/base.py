@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -101,9 +101,9 @@ class Store:
         """How many round trips this scheduler has made to its store."""
         raise NotImplementedError
 
-    def stuck(self, place: Place) -> bool:
-        """Was a node frozen in the middle of a write that stops all others?"""
-        return False
+    def no_write(self, place: Place) -> AbstractContextManager[None]:
+        """Meanwhile no node is in the middle of a write that stops all others."""
+        return nullcontext()
 
 
 def backend(url: str) -> Backend:

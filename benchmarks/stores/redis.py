@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import redis
 
 from benchmarks.stores.base import Place, Store
-from benchmarks.stores.sqlite import write_locked
+from benchmarks.stores.sqlite import write_lock
 from tests.support.servers import ValkeyServer
 
 _LEASES_ONLY = "Redis holds leases only"
@@ -55,5 +55,5 @@ class Redis(Store):
 
             yield pair
 
-    def stuck(self, place: Place) -> bool:
-        return write_locked(place.url)
+    def no_write(self, place: Place) -> AbstractContextManager[None]:
+        return write_lock(place.url)

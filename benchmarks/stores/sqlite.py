@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -111,30 +111,23 @@ class SQLite(Store):
         assert isinstance(store, SQLiteBackend)
         return store.queries
 
-    def stuck(self, place: Place) -> bool:
-        return write_locked(place.url)
+    def no_write(self, place: Place) -> AbstractContextManager[None]:
+        return write_lock(place.url)
 
 
-def write_locked(url: str) -> bool:
-    """Does somebody hold the write lock, and does not let go?"""
-    until = time.monotonic() + 0.25
-    with closing(_connect(url, patience=0.0)) as connection:
-        while time.monotonic() < until:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                time.sleep(0.002)
-            else:
-                connection.execute("ROLLBACK")
-                return False
-    return True
+@contextmanager
+def write_lock(url: str) -> Iterator[None]:
+    """While this is held, nobody else is inside a write."""
+    with closing(_connect(url)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
 
 
-def _connect(url: str, patience: float = 5.0) -> sqlite3.Connection:
+def _connect(url: str) -> sqlite3.Connection:
     path = url.removeprefix("sqlite:///")
-    connection = sqlite3.connect(path, isolation_level=None, timeout=patience)
-    if patience:
-        connection.execute("PRAGMA journal_mode = WAL")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -16000")

@@ -10,6 +10,7 @@ import pytest
 
 from tenure.backends.redis import wakeups
 from tenure.testing.contract import (
+    CancellingContract,
     ForgettingContract,
     Harness,
     LeaseContract,
@@ -37,7 +38,9 @@ def server() -> Iterator[None]:
         server.close()
 
 
-class TestRedis(LeaseContract, LeaseRecordContract, ForgettingContract, TakeoverContract):
+class TestRedis(
+    LeaseContract, LeaseRecordContract, ForgettingContract, TakeoverContract, CancellingContract
+):
     @pytest.fixture
     async def harness(self) -> AsyncIterator[Harness]:
         async with open_redis() as harness:

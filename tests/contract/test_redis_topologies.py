@@ -9,6 +9,7 @@ import pytest
 
 from tenure.backends.base import lease_topic
 from tenure.testing.contract import (
+    CancellingContract,
     ForgettingContract,
     Harness,
     LeaseContract,
@@ -80,7 +81,9 @@ def cluster() -> Iterator[ClusterSetup]:
         setup.close()
 
 
-class TestTls(_Listening, LeaseRecordContract, ForgettingContract, TakeoverContract):
+class TestTls(
+    _Listening, LeaseRecordContract, ForgettingContract, TakeoverContract, CancellingContract
+):
     """What is carried is no concern of TLS; and where many connect at once, handshakes add up."""
 
     @pytest.fixture
@@ -90,7 +93,12 @@ class TestTls(_Listening, LeaseRecordContract, ForgettingContract, TakeoverContr
 
 
 class TestSentinel(
-    _Listening, LeaseContract, LeaseRecordContract, ForgettingContract, TakeoverContract
+    _Listening,
+    LeaseContract,
+    LeaseRecordContract,
+    ForgettingContract,
+    TakeoverContract,
+    CancellingContract,
 ):
     @pytest.fixture
     async def harness(self, sentinel: SentinelSetup) -> AsyncIterator[Harness]:
@@ -99,7 +107,12 @@ class TestSentinel(
 
 
 class TestCluster(
-    _Listening, LeaseContract, LeaseRecordContract, ForgettingContract, TakeoverContract
+    _Listening,
+    LeaseContract,
+    LeaseRecordContract,
+    ForgettingContract,
+    TakeoverContract,
+    CancellingContract,
 ):
     @pytest.fixture
     async def harness(self, cluster: ClusterSetup) -> AsyncIterator[Harness]:

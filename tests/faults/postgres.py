@@ -118,6 +118,10 @@ class PostgresCluster(Cluster):
         assert self.complaints() == []
 
     def complaints(self) -> list[str]:
+        return account(self.journal, self.copy()) + list(trusted_twice(self.journal))
+
+    def copy(self) -> Store:
+        """What the checker reads, as SQLite has it."""
         copy = self.folder / "copy.db"
         copy.unlink(missing_ok=True)
         with psycopg.connect(self.url, row_factory=dict_row) as source:
@@ -126,7 +130,7 @@ class PostgresCluster(Cluster):
                 for table in ("schedule", "occurrence", "run"):
                     _copy(source.execute(f"SELECT * FROM tenure.{table}"), target, table)
                 target.commit()
-        return account(self.journal, Store(copy)) + list(trusted_twice(self.journal))
+        return Store(copy)
 
 
 def _copy(rows: psycopg.Cursor[DictRow], target: sqlite3.Connection, table: str) -> None:

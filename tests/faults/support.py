@@ -117,17 +117,32 @@ class Journal:
     def facts(self, name: str, who: str | None = None, after: float = float("-inf")) -> list[Entry]:
         return self.entries("fact", who, after, name=name)
 
-    def _all(self) -> list[Entry]:
+    def read(self) -> Iterator[Entry]:
+        """All of it once more, line by line and kept nowhere."""
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield _entry(line)
+
+    def news(self) -> list[Entry]:
+        """What was written since the last time."""
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             file.seek(self._offset)
             # A write is one, but may be seen before it is all there: the rest comes next time.
             lines, _, _ = file.read().rpartition(b"\n")
             self._offset += len(lines) + 1 if lines else 0
-            for line in lines.splitlines():
-                values = json.loads(line)
-                event, who, pid, at = (values.pop(key) for key in ("event", "who", "pid", "at"))
-                self._read.append(Entry(event, who, pid, at, values))
+            return [_entry(line) for line in lines.splitlines()]
+        return []
+
+    def _all(self) -> list[Entry]:
+        self._read += self.news()
         return self._read
+
+
+def _entry(line: bytes) -> Entry:
+    values = json.loads(line)
+    event, who, pid, at = (values.pop(key) for key in ("event", "who", "pid", "at"))
+    return Entry(event, who, pid, at, values)
 
 
 class Program:

@@ -1,150 +1,141 @@
 """Everything at once: 200 schedules each second, while their leaders come to harm in turn.
 
-One round here; `scripts/torture` goes on for as long as one likes. Whatever happens: no occurrence
-is fired twice, none is unaccounted for, none is early.
+Every harm once, on every store; `scripts/torture` goes on for as long as you like. Whatever
+happens: no occurrence is fired twice, none is unaccounted for, none is early.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.faults.postgres import PostgresCluster, running_cluster, running_server
-from tests.faults.support import TTL, Cluster, Program, task, until
-from tests.support.proxy import Proxy
-from tests.support.servers import PostgresServer
+from tests.faults.support import ROOT, until
+from tests.faults.torture.__main__ import main
+from tests.faults.torture.arena import STORES
+from tests.faults.torture.report import HARMS, Report, table
 
-SECONDS = float(os.environ.get("TENURE_TORTURE", "0"))
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(SECONDS + 180)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
-MANY = [
-    task(f"t{i}", 1.0, catch_up=("latest", "all", "none")[i % 3], overlap=("skip", "queue")[i % 2])
-    for i in range(200)
-]
-CALM = 1.5
+OF_LEADERS = {"kill", "freeze"}
+DONE = {
+    "sqlite": OF_LEADERS,
+    "postgres": OF_LEADERS | {"cut", "restart"},
+    "redis": OF_LEADERS | {"cut", "restart", "restart empty", "flush"},
+    "redis-postgres": set(HARMS),
+}
 
 
-class Torture:
-    """Three nodes; whoever leads is harmed, and replaced if it died."""
+@pytest.mark.parametrize("store", STORES)
+def test_every_promise_is_kept(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.json"
+    code = main(["0", "--store", store, "--seed", "1", "--json", str(file)])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    written = json.loads(file.read_text())
+    report = written["stores"][store]
+    assert written["kept"]
+    assert report["verdict"] == "kept"
+    # The faults were real: each was done, and changed who leads.
+    assert set(report["harms"]) == DONE[store]
+    assert min(report["harms"].values()) > 0
+    assert report["terms"] > len(OF_LEADERS)
+    # And so was the work.
+    assert report["occurrences"]["fired"] > 500
+    assert report["executed"] > 500
+    assert 0 < report["late_p50"] <= report["late_p99"] <= report["late_worst"]
+    assert report["recovery_worst"]
+    assert report["duplicates"] == report["unaccounted"] == 0
+    # It can be watched, and read.
+    assert f"{store}: " in shown.err
+    assert "seed 1" in shown.err
+    for line in ("leader killed (SIGKILL)", "duplicates", "unaccounted", "promises"):
+        assert line in shown.out
 
-    def __init__(self, cluster: Cluster, start: Callable[[str], Program]) -> None:
-        self.cluster = cluster
-        self._start = start
-        self._count = 0
-        self.programs: dict[str, Program] = {}
-        self.add()
-        self.leader()
-        for _ in range(2):
-            self.add()
 
-    def add(self) -> None:
-        self._count += 1
-        who = f"node-{self._count}"
-        self.programs[who] = self._start(who)
+def test_a_broken_promise_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that forgets one occurrence is found out: exit code 1, with what and where."""
+    monkeypatch.setattr("tests.faults.torture.run.Torture._end", _end_and_forget_one)
+    file = tmp_path / "report.json"
+    assert main(["0", "--store", "sqlite", "--json", str(file)]) == 1
+    shown = capsys.readouterr()
+    assert "BROKEN on sqlite: t" in shown.err
+    assert "is accounted for 0 times" in shown.err
+    report = json.loads(file.read_text())
+    assert not report["kept"]
+    assert report["stores"]["sqlite"]["unaccounted"] == 1
+    folder = Path(shown.err.rpartition("logs, journal and database: ")[2].strip())
+    assert (folder / "journal").exists()
+    assert (folder / "node-1.log").exists()
 
-    def leader(self, after: float = float("-inf")) -> str:
-        found = self.cluster.leader(list(self.programs), after=after)
-        return found.who
 
-    def latest(self) -> str:
-        """Who took office last, and lives."""
+def _end_and_forget_one(torture: object) -> None:
+    arena = torture._arena  # type: ignore[attr-defined]
+    arena.cluster.stop_all()
+    forgotten = "DELETE FROM tenure_occurrence WHERE run_id = (SELECT min(id) FROM tenure_run)"
+    with arena.store().connect() as connection:
+        assert connection.execute(forgotten).rowcount == 1
 
-        def look() -> str | None:
-            who = self.cluster.journal.facts("leader.took_office")[-1].who
-            return who if who in self.programs else None
 
-        return until(look, "a leader")
+@pytest.mark.parametrize(
+    ("number", "store"), [(signal.SIGINT, "redis-postgres"), (signal.SIGTERM, "redis")]
+)
+def test_stopped_by_hand_it_leaves_nothing_behind(number: signal.Signals, store: str) -> None:
+    """As Ctrl-C does it: the signal goes to all of its processes."""
+    command = [sys.executable, "-m", "tests.faults.torture", "600", "--store", store]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        assert running.stderr is not None
+        lines = iter(running.stderr.readline, "")
+        assert any("executed" in line for line in lines)
+        assert len(_session(running.pid)) > 3  # servers and nodes
+        at = time.monotonic()
+        os.killpg(running.pid, number)
+        shown, errors = running.communicate(timeout=60)
+    assert time.monotonic() - at < 30
+    assert running.returncode == 130, errors
+    assert "interrupted" in shown
+    assert "not judged" in errors
+    until(lambda: not _session(running.pid), "all its processes to be gone")
 
-    def kill(self) -> None:
-        who = self.latest()
-        self.programs.pop(who).kill()
-        self.add()
 
-    def freeze(self) -> None:
-        program = self.programs[self.latest()]
-        at = program.freeze()
-        while self._blocks():  # inside a write of SQLite it stops everybody: that is not promised
-            program.thaw()
-            time.sleep(0.05)
-            at = program.freeze()
+def _session(leader: int) -> list[str]:
+    """The processes that were started within this session and still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            others = [who for who in self.programs if self.programs[who] is not program]
-            self.cluster.leader(others, after=at)
-        finally:
-            program.thaw()
-
-    def _blocks(self) -> bool:
-        return not isinstance(self.cluster, PostgresCluster) and self.cluster.store.locked
-
-    def run(self, harms: list[Callable[[], None]]) -> None:
-        self.cluster.journal.wait("end")
-        end = time.monotonic() + SECONDS
-        while True:
-            for harm in harms:
-                time.sleep(CALM)
-                self.cluster.journal.write("harm", "test", what=harm.__name__)
-                harm()
-            if time.monotonic() >= end:
-                break
-        # The last one has been survived when a leader fires and somebody executes, once more.
-        self.cluster.journal.write("over", "test")
-        over = self.cluster.journal.wait("over").at
-        self.cluster.journal.wait("end", after=over + TTL + 2)
-        self.cluster.stop_all(*self.programs)
-        for program in self.programs.values():
-            program.wait()
+            name, _, rest = path.read_text().rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, _, _, session = rest.split()[:4]
+        if int(session) == leader and state != "Z":
+            found.append(name)
+    return found
 
 
-def test_sqlite(cluster: Cluster) -> None:
-    torture = Torture(cluster, lambda who: cluster.node(who, *MANY, ttl=TTL))
-    torture.run([torture.kill, torture.freeze])
-    assert cluster.complaints() == []
-    assert cluster.store.sound()
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
-
-
-def test_postgresql(server: PostgresServer, tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        cluster = stack.enter_context(running_cluster(server, tmp_path))
-        lines: dict[str, Proxy] = {}
-
-        def start(who: str) -> Program:
-            lines[who] = stack.enter_context(Proxy(server.port))
-            url = cluster.through(lines[who].port)
-            return cluster.a_node(who, url=url, tasks=MANY)
-
-        torture = Torture(cluster, start)
-
-        def cut_off() -> None:
-            who = torture.latest()
-            lines[who].become("half-open")
-            others = [other for other in torture.programs if other != who]
-            try:
-                cluster.leader(others, after=cluster.journal.entries("harm")[-1].at)
-            finally:
-                lines[who].become("pass")
-
-        def restart() -> None:
-            server.stop(signal.SIGKILL)
-            server.start()
-
-        torture.run([torture.kill, torture.freeze, cut_off, restart])
-        until(lambda: not _backlog(cluster), "nothing to be due")
-        assert cluster.complaints() == []
-
-
-def _backlog(cluster: PostgresCluster) -> int:
-    """Of runs that a stopped cluster left claimed: none."""
-    (row,) = cluster.query("SELECT count(*) AS n FROM tenure.run WHERE state = 'claimed'")
-    return int(row["n"])
+def test_a_column_for_each_store() -> None:
+    kept = Report("sqlite", 1, 60.0, {"kill": 12}, 13, {"fired": 1_200, "missed": 3})
+    broken = Report("postgres", 1, 61.0, {"kill": 1, "cut": 2}, 4, broken=["t1: twice"])
+    lines = table([kept, broken]).splitlines()
+    assert lines[0].split() == ["sqlite", "postgres"]
+    assert "leader killed (SIGKILL)      12         1" in lines
+    assert "leader's line cut off         –         2" in lines
+    assert lines[-1].split() == ["promises", "kept", "BROKEN"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,21 @@ def test_each_runs_quickly_and_gives_its_figures(
         assert (figure["met"] is None) == (figure["target"] is None)
     for lost in (what for what in figures if what.endswith(("unaccounted for", "not started"))):
         assert figures[lost]["max"] == 0, lost
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_nobody_is_inside_a_write_while_a_leader_is_frozen(kind: str) -> None:
+    with STORES[kind]() as store, store.place() as place:
+        path = place.url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path, timeout=0)) as connection:
+            connection.execute("CREATE TABLE written (n)")
+            with (
+                store.no_write(place),
+                pytest.raises(sqlite3.OperationalError, match="locked"),
+            ):
+                connection.execute("INSERT INTO written VALUES (1)")
+            connection.execute("INSERT INTO written VALUES (1)")
+            connection.rollback()
 
 
 def test_what_says_nothing_about_a_store_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,10 @@ transaction or one script: there is no begin or commit here, and no optional met
 "no" is a value; exceptions are for a store that cannot be reached (`StoreUnavailable`), a wrong
 schema, and a leader that no longer is (`Fenced`).
 
+A call that is cancelled ends at once, at whatever point it is. Whether its change was made is not
+known then, so every change can be asked for again. The calls of others go on undisturbed, and each
+gets its own answer.
+
 The store's clock decides what has expired and what is due. No method takes the caller's time.
 
 `tenure.testing.contract` turns every sentence below into a test; a backend is right when it passes.

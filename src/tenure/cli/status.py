@@ -233,7 +233,8 @@ def _clock(look: Look) -> str | None:
 async def _watch(store: Store, backend: Opened) -> None:
     clock = SystemClock()
     while True:
-        look = await asyncio.wait_for(take_look(store, backend), timeout=30)
+        async with asyncio.timeout(30):
+            look = await take_look(store, backend)
         click.clear()
         _print(look)
         click.echo("\nCtrl+C ends.")

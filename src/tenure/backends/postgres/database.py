@@ -20,6 +20,7 @@ import select
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,6 +28,7 @@ from psycopg.abc import PQGen
 from psycopg.rows import DictRow, dict_row
 from psycopg.waiting import READY_R, READY_W, Ready, Wait
 
+from tenure.backends.apart import apart
 from tenure.backends.postgres.errors import sqlstate, translate
 from tenure.backends.postgres.session import BEGIN, PATH, PROCESS, settings, settings_of
 from tenure.backends.postgres.statements import Check, Rows, Statement, statements
@@ -220,10 +222,11 @@ class Database:
             # the answer: too long if nobody answers. Cut the line instead.
             _cut(connection)
             self._given_up.add(task)
-            task.add_done_callback(self._over)
+            task.add_done_callback(partial(self._over, connection))
             raise
 
-    def _over(self, task: asyncio.Task[Any]) -> None:
+    def _over(self, connection: Connection, task: asyncio.Task[Any]) -> None:
+        connection.pgconn.finish()  # if all was done before the line was cut, nobody closed it
         self._given_up.discard(task)
         if not task.cancelled():
             task.exception()  # it is known that it failed
@@ -253,8 +256,8 @@ class Database:
             raise
 
     async def connect(self) -> Connection:
-        try:
-            return await Connection.connect(
+        connecting = asyncio.ensure_future(
+            Connection.connect(
                 self.url,
                 autocommit=True,
                 row_factory=dict_row,
@@ -263,8 +266,14 @@ class Database:
                 prepare_threshold=None,
                 **liveness(self.longest),
             )
+        )
+        try:
+            return await apart(connecting)
         except (psycopg.Error, OSError) as error:
             translate(error)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_unwanted)
+            raise
 
     async def close(self) -> None:
         self._closed = True
@@ -345,6 +354,12 @@ def _ready(poll: select.poll, wanted: Wait) -> Ready | None:
     state = events[0][1]
     ready = (READY_R if state & ~select.POLLOUT else 0) | (READY_W if state & ~select.POLLIN else 0)
     return _READY[ready & wanted]
+
+
+def _unwanted(connecting: asyncio.Future[Connection]) -> None:
+    """Close what was connected when nobody waited for it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().pgconn.finish()
 
 
 def _cut(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 from redis import exceptions
 
 from tenure.address import NOWHERE
+from tenure.backends.apart import apart
 from tenure.backends.redis.target import LIMIT
 from tenure.errors import StoreError, StoreUnavailable
 
@@ -28,10 +29,10 @@ def script(name: str) -> str:
 
 
 async def bounded(call: Awaitable[T]) -> T:
-    """Await it, for a limited time, and tell its failures as ours."""
+    """Await it, for a limited time, and tell its failures as ours. When this ends, its connection
+    is closed or back in the pool."""
     try:
-        async with asyncio.timeout(LIMIT):
-            return await call
+        return await apart(call, LIMIT)
     except TimeoutError as error:
         raise StoreUnavailable(f"Redis did not answer within {LIMIT:g} s.") from error
     except FAILURES as error:
@@ -140,5 +141,5 @@ async def close(client: Any) -> None:
     pool = getattr(client, "connection_pool", None)
     sentinels = getattr(getattr(pool, "sentinel_manager", None), "sentinels", ())
     for each in (client, *sentinels):
-        with suppress(*FAILURES):
-            await each.aclose()
+        with suppress(StoreError):
+            await bounded(each.aclose())

@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from tenure.backends.redis import deadline
 from tenure.backends.redis.client import FAILURES, translate
 from tenure.backends.redis.target import TIMES, Target
 
@@ -37,6 +38,7 @@ class Line:
 
     def run(self, name: str, keys: Sequence[str], request: str) -> Any:
         scripts = self._scripts or self._connect()
+        deadline.begin()
         try:
             return scripts[name](keys=keys, args=(request,))
         except FAILURES as error:
@@ -48,21 +50,25 @@ class Line:
             client, self._client, self._scripts = self._client, None, None
         if client is not None:
             client.connection_pool.disconnect(inuse_connections=False)
-            for sentinel in getattr(client.connection_pool, "sentinel_manager", _NONE).sentinels:
+            for sentinel in _sentinels(client):
                 sentinel.close()
 
     def _connect(self) -> Mapping[str, Any]:
         with self._guard:
             if self._scripts is None:
                 self._client = _client(self._target)
+                for each in (self._client, *_sentinels(self._client)):
+                    deadline.limit(each.connection_pool)
                 self._scripts = {
                     name: self._client.register_script(text) for name, text in self._texts.items()
                 }
             return self._scripts
 
 
-class _NONE:
-    sentinels: Sequence[Any] = ()
+def _sentinels(client: Any) -> Sequence[Any]:
+    """The clients by which this one asks where its master is."""
+    manager = getattr(client.connection_pool, "sentinel_manager", None)
+    return () if manager is None else manager.sentinels
 
 
 def _client(target: Target) -> Any:

@@ -71,9 +71,11 @@ async def _ask(target: Target, host: str, port: int) -> tuple[str | None, Mappin
     try:
         state = await bounded(client.sentinel_master(target.service))
         try:
-            await client.sentinel_ckquorum(target.service)
-        except exceptions.ResponseError as error:
-            return str(error), state
+            await bounded(client.sentinel_ckquorum(target.service))
+        except StoreError as error:
+            if not isinstance(error.__cause__, exceptions.ResponseError):
+                raise
+            return str(error.__cause__), state
         return None, state
     finally:
         await close(client)

@@ -15,9 +15,10 @@ from typing import Any
 
 from redis import exceptions
 
+from tenure.backends.apart import ended
 from tenure.backends.callbacks import Callbacks
 from tenure.backends.redis.client import FAILURES, bounded, close
-from tenure.backends.redis.target import LIMIT, Target, again
+from tenure.backends.redis.target import Target, again
 from tenure.backends.redis.topology import home
 from tenure.clock import Clock
 from tenure.errors import StoreError
@@ -70,7 +71,7 @@ class RedisWakeups:
             # Not through the driver's subscribe(), which would connect anew by itself.
             if self._listening is None or not connection.is_connected:
                 return
-            with suppress(*FAILURES, StoreError, AttributeError):  # closed while it was sent
+            with suppress(StoreError, AttributeError):  # closed while it was sent
                 await bounded(connection.send_command(what, self.channel_of(topic)))
 
         if self._listening is not None and not self._deaf:
@@ -84,13 +85,7 @@ class RedisWakeups:
 
     async def close(self) -> None:
         task, self._task = self._task, None
-        left = {*self._telling, *([task] if task is not None else [])}
-        while left:
-            # Again and again: before Python 3.12 asyncio.wait_for, which the driver uses, may take
-            # a cancellation and go on as if there had been none.
-            for each in left:
-                each.cancel()
-            _, left = await asyncio.wait(left, timeout=0.05)
+        await ended(*self._telling, *([task] if task is not None else []))
         if self.home is not self._client:
             await close(self.home)
 
@@ -141,7 +136,7 @@ class RedisWakeups:
         try:
             return await bounded(listening.connection.read_response(push_request=True))
         except StoreError as error:
-            if isinstance(error.__cause__, exceptions.NoPermissionError):
+            if _refused(error):
                 return None
             raise
 
@@ -149,9 +144,8 @@ class RedisWakeups:
         self.client_id = self._listening = None
         if listening.connection is not None:
             listening.connection.retry = again(1)  # it goes back to the pool
-        with suppress(*FAILURES, TimeoutError):
-            async with asyncio.timeout(LIMIT):
-                await listening.aclose()
+        with suppress(StoreError):
+            await bounded(listening.aclose())
 
     async def _watch(self, listening: Any) -> None:
         asked = False
@@ -165,7 +159,8 @@ class RedisWakeups:
                     await self._ask(listening, "PING")
                     self._callbacks.call_all()
                     continue
-                heard = await listening.parse_response(block=False, timeout=SILENCE)
+                hearing = listening.parse_response(block=False, timeout=SILENCE)
+                heard = await bounded(hearing)  # a line that broke is made anew in it
                 if (heard is None and asked) or self._moved():
                     raise TimeoutError  # the line is dead, though nobody said so
                 asked = heard is None
@@ -174,9 +169,10 @@ class RedisWakeups:
                 elif heard[0] in ("message", "subscribe"):
                     # Subscribed: what was said until now was not heard.
                     self._callbacks.call(str(heard[1]).removeprefix(f"{self.channel}:"))
-            except exceptions.NoPermissionError:
-                self._deaf = True  # not on this channel
-            except (*FAILURES, StoreError, TimeoutError):
+            except (*FAILURES, StoreError, TimeoutError) as error:
+                if listening is not None and _refused(error):
+                    self._deaf = True  # on this channel we may not listen
+                    continue
                 if listening is not None:
                     await self._stop_listening(listening)
                     listening = None
@@ -185,3 +181,7 @@ class RedisWakeups:
                 if listening is not None:
                     await self._stop_listening(listening)
                 raise
+
+
+def _refused(error: Exception) -> bool:
+    return isinstance(error.__cause__, exceptions.NoPermissionError)

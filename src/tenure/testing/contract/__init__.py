@@ -30,6 +30,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "cancelling",
             "catching_up",
             "due",
             "fence",
@@ -53,6 +54,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from tenure.testing.contract.cancelling import CancellingContract  # noqa: E402
 from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
@@ -74,6 +76,7 @@ from tenure.testing.contract.wakeups import WakeupContract  # noqa: E402
 
 __all__ = [
     "BackendContract",
+    "CancellingContract",
     "CatchingUpContract",
     "DueContract",
     "FenceContract",
@@ -114,5 +117,6 @@ class BackendContract(
     OrderContract,
     RecoveryContract,
     WakeupContract,
+    CancellingContract,
 ):
     """All of it, for a backend that gives all of the stores."""
