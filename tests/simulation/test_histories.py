@@ -7,8 +7,8 @@ import pytest
 from tenure.testing.simulation import check, simulate
 from tenure.testing.simulation.summary import Summary
 
-HISTORIES = {"memory": 700, "sqlite": 200}
-CHUNK = {"memory": 50, "sqlite": 10}
+HISTORIES = {"memory": 500, "sqlite": 200}
+CHUNK = {"memory": 25, "sqlite": 10}
 CHUNKS = [
     (store, first) for store, many in HISTORIES.items() for first in range(0, many, CHUNK[store])
 ]
@@ -51,7 +51,7 @@ def examine(seed: int, store: str) -> None:
 def test_that_something_happens(store: str, expected: set[str]) -> None:
     """Promises are easily kept where nothing goes wrong."""
     summary = Summary()
-    for seed in range(30):
+    for seed in range({"memory": 40, "sqlite": 20}[store]):
         summary.add(simulate(seed, store=store), [])
     told = "\n".join(summary.lines())
     everywhere = {"crash", "pause", "partition", "store clock", "handover", "jumps noticed"}
