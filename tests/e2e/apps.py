@@ -175,10 +175,12 @@ class Books:
         kill_when(pid, lambda: not self.scheduler.runs(state="claimed"))
 
     def check(self, sweeps: list[Sweep]) -> None:
-        """Every occurrence is accounted for, and what was fired was executed exactly once."""
+        """Every occurrence is accounted for, and what was fired was executed exactly once.
+
+        Once, not at the first attempt: who is stopped before it begins a run hands it back.
+        """
         runs = self.scheduler.runs("sweep", limit=10_000)
         assert {run.state for run in runs} == {"succeeded"}
-        assert {run.attempt for run in runs} == {1}
         executed = Counter(sweep.nominal for sweep in sweeps)
         assert executed == Counter(f"{run.nominal:%H:%M:%S.%f}" for run in runs)
         assert set(executed.values()) == {1}

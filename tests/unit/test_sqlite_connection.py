@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
+import tenure.backends.sqlite
 from tenure.backends.sqlite import connection as module
 from tenure.backends.sqlite.connection import Connection
 
@@ -41,3 +43,11 @@ async def test_closing_ends_the_thread_even_if_a_call_hangs_and_the_caller_is_ca
     hangs.set()
     await asyncio.to_thread(thread.join, 10)
     assert not thread.is_alive()
+
+
+def test_no_statement_numbers_its_parameters() -> None:
+    """Early releases of Python 3.12 take `?1` for a name, and warn of each call."""
+    folder = Path(tenure.backends.sqlite.__file__).parent
+    files = [*folder.rglob("*.sql"), *folder.rglob("*.py")]
+    assert len(files) > 10
+    assert [path.name for path in files if re.search(r"\?\d", path.read_text())] == []

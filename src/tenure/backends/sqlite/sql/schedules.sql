@@ -101,7 +101,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: put_plain_firing
 -- Nearly all of them: on time, and what is planned is what is due.
 INSERT INTO temp.tenure_firing (uid, version, expected, nominal, due, next_nominal, next_due)
-VALUES (?1, ?2, ?3, ?3, ?3, ?4, ?4);
+SELECT uid, version, nominal, nominal, nominal, later, later
+FROM (SELECT ? AS uid, ? AS version, ? AS nominal, ? AS later);
 
 -- name: judge_firings
 -- A firing whose schedule is not due, or not as it was planned, keeps no state: it is stale.
