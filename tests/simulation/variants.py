@@ -94,7 +94,7 @@ class RenewsAnybody(HintedLeases):
 
 
 class TermsStartAgain(HintedLeases):
-    """A released lease is forgotten, and its term with it."""
+    """A released lease is forgotten with its history, and no high-water term is raised."""
 
     async def acquire(
         self, name: str, holder: Holder, ttl: float, **options: Any
@@ -102,6 +102,7 @@ class TermsStartAgain(HintedLeases):
         lease = self._leases.get(name)
         if lease is not None and lease.holder is None:
             del self._leases[name]
+            self._history = [line for line in self._history if line.name != name]
         return await super().acquire(name, holder, ttl, **options)
 
 
