@@ -7,19 +7,17 @@ listens can be slow or raise without harm: neither reaches the service that told
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, ClassVar
 
-from tenure.printable import lines, one_line
+from tenure.printable import continued, field
 
 Listener = Callable[["Fact"], None]
 _logger = logging.getLogger("tenure.facts")
-_MISREAD = set(" =\"'\\\n\r\t")
-"""A field with one of these is written in quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +34,8 @@ class Fact:
         """For the log: a line in which no field can pass for another. Of a text with many lines,
         such as a traceback, the last stands there; all follow, each marked as not one of ours."""
         given = {name: value for name, value in self.values().items() if value is not None}
-        shown = " ".join(f"{name}={_shown(value)}" for name, value in given.items())
-        return "\n".join([f"{self.name} {shown}".strip(), *_continued(given.values())])
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    text = str(value)
-    if isinstance(value, str) and "\n" in text.strip():
-        text = text.strip().rpartition("\n")[2]
-    if isinstance(value, str) and (not text or set(text) & _MISREAD):
-        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return one_line(text)
-
-
-def _continued(values: Iterable[object]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str) and "\n" in value.strip():
-            yield from (f"  | {line}".rstrip() for line in lines(value.strip()).split("\n"))
+        shown = " ".join(f"{name}={field(value)}" for name, value in given.items())
+        return "\n".join([f"{self.name} {shown}".strip(), *continued(given.values())])
 
 
 class Facts:

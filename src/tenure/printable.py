@@ -8,9 +8,12 @@ log, and a right-to-left mark would show a text that is not there.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 LONGEST = 80
 """How much is shown of what somebody gave."""
+_MISREAD = set(" =\"'\\\n\r\t")
 
 
 def one_line(value: object) -> str:
@@ -22,6 +25,25 @@ def one_line(value: object) -> str:
 def lines(value: object) -> str:
     """The same of a text that has lines of its own, such as a traceback."""
     return "\n".join(map(one_line, re.split(r"\r?\n", str(value).replace("\t", "    "))))
+
+
+def field(value: object) -> str:
+    """As the value of a field, in a line of fields: in quotes if it could pass for two."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if not isinstance(value, str):
+        return one_line(value)
+    text = value.strip().rpartition("\n")[2] if "\n" in value.strip() else value
+    if not text or set(text) & _MISREAD:
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return one_line(text)
+
+
+def continued(values: Iterable[object]) -> Iterator[str]:
+    """The lines of those that have more than one, each marked as not a line of ours."""
+    for value in values:
+        if isinstance(value, str) and "\n" in value.strip():
+            yield from (f"  | {line}".rstrip() for line in lines(value.strip()).split("\n"))
 
 
 def brief(value: object) -> str:
