@@ -20,6 +20,7 @@ from tests.faults.support import ROOT, until
 from tests.faults.torture.__main__ import main
 from tests.faults.torture.arena import STORES
 from tests.faults.torture.report import HARMS, Report, table
+from tests.faults.torture.run import Torture
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -65,7 +66,7 @@ def test_a_broken_promise_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that forgets one occurrence is found out: exit code 1, with what and where."""
-    monkeypatch.setattr("tests.faults.torture.run.Torture._end", _end_and_forget_one)
+    monkeypatch.setattr(Torture, "_end", _end_and_forget_one)
     file = tmp_path / "report.json"
     assert main(["0", "--store", "sqlite", "--json", str(file)]) == 1
     shown = capsys.readouterr()
@@ -79,11 +80,13 @@ def test_a_broken_promise_is_said(
     assert (folder / "node-1.log").exists()
 
 
-def _end_and_forget_one(torture: object) -> None:
-    arena = torture._arena  # type: ignore[attr-defined]
-    arena.cluster.stop_all()
+_end = Torture._end
+
+
+def _end_and_forget_one(torture: Torture) -> None:
+    _end(torture)
     forgotten = "DELETE FROM tenure_occurrence WHERE run_id = (SELECT min(id) FROM tenure_run)"
-    with arena.store().connect() as connection:
+    with torture._arena.store().connect() as connection:
         assert connection.execute(forgotten).rowcount == 1
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 from tests.faults.accounting import Audit, audit
@@ -20,6 +22,10 @@ MANY = [
     for i in range(200)
 ]
 """All policies, mixed."""
+OVERDUE = (
+    "SELECT id FROM tenure_run WHERE state IN ('waiting', 'claimed')"
+    " AND coalesce(claimed_at, due) < ?"
+)
 
 
 class Arena:
@@ -47,10 +53,9 @@ class Arena:
     def store(self) -> Store:
         return self.cluster.store
 
-    def claimed(self) -> int:
-        """How many runs a node has that are not finished."""
-        rows = self.store().rows("SELECT count(*) AS n FROM tenure_run WHERE state = 'claimed'")
-        return int(rows[0]["n"])
+    def overdue(self, seconds: float) -> int:
+        """How many runs have waited, or been under way, for longer than this."""
+        return len(self.store().rows(OVERDUE, int((time.time() - seconds) * 1e6)))
 
     def audit(self) -> Audit:
         found = audit(self.cluster.journal, self.store())
@@ -90,9 +95,9 @@ class _Postgres(Arena):
     def store(self) -> Store:
         return self._postgres.copy()
 
-    def claimed(self) -> int:
-        [row] = self._postgres.query("SELECT count(*) AS n FROM tenure.run WHERE state = 'claimed'")
-        return int(row["n"])
+    def overdue(self, seconds: float) -> int:
+        query = OVERDUE.replace("tenure_run", "tenure.run").replace("?", "now() - %s")
+        return len(self._postgres.query(query, timedelta(seconds=seconds)))
 
     def _restart(self) -> None:
         self._server.stop(signal.SIGKILL)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from tests.faults.support import TTL, Entry, Journal, Program, until
+from tests.faults.support import Entry, Journal, Program, until
 from tests.faults.torture.arena import Arena
 
 CALM = 0.5, 2.5
 """Between one harm and the next, at the least and at the most."""
 AT_ONCE = 0.2
 """How often the next harm comes before the cluster has recovered from the last."""
-FLEETING = ("begin", "end", "tick.fired", "tick.stale", "run.succeeded")
+LONG = 3.0
+"""Seconds. Executions take a few milliseconds: what takes longer waits for a dead node."""
+FLEETING = (
+    *("begin", "end", "tick.fired", "tick.stale", "occurrence.skipped", "occurrence.missed"),
+    *("run.succeeded", "run.retried", "run.refused"),
+)
 """Of these only the newest is looked at here; there are hundreds each second."""
 
 
@@ -35,12 +39,6 @@ class News(Journal):
         return [*self._read, *self._newest.values()]
 
 
-@dataclass(frozen=True)
-class Harm:
-    name: str
-    do: Callable[[], None]
-
-
 class Torture:
     """Three nodes; the leader is harmed, and replaced if it died."""
 
@@ -52,11 +50,12 @@ class Torture:
         self._news = News(arena.cluster.journal)
         self._count = 0
         self._programs: dict[str, Program] = {}
-        leader = [Harm("kill", self._kill), Harm("freeze", self._freeze)]
-        if arena.can_be_cut:
-            leader.append(Harm("cut", self._cut))
-        strikes = [Harm(name, strike) for name, strike in arena.strikes.items()]
-        self.harms = [*leader, *strikes]
+        self._to_leader: dict[str, Callable[[str], None]] = {
+            "kill": self._kill,
+            "freeze": self._freeze,
+            **({"cut": self._cut} if arena.can_be_cut else {}),
+        }
+        self._harms = [*self._to_leader, *arena.strikes]
 
     def run(self) -> None:
         """Each harm at least once, and on until the time is up. Raises AssertionError if the
@@ -67,27 +66,31 @@ class Torture:
         end = time.monotonic() + self._seconds
         while True:
             # In another order each time: a harm also meets what the one before has left.
-            for harm in self._chance.sample(self.harms, len(self.harms)):
+            for harm in self._chance.sample(self._harms, len(self._harms)):
                 time.sleep(self._chance.uniform(*CALM))
-                self._write("harm", what=harm.name)
-                harm.do()
+                leader = self._leader()
+                self._write("harm", what=harm)
+                if harm in self._to_leader:
+                    self._to_leader[harm](leader)
+                else:
+                    self._arena.strikes[harm]()
                 done = time.monotonic()
                 if self._chance.random() >= AT_ONCE:
                     self._news.fact("tick.fired", after=done)
-                    self._write("recovered", what=harm.name)
+                    self._write("recovered", what=harm)
             if time.monotonic() >= end:
                 break
         self._end()
 
     def _end(self) -> None:
-        # The last harm has been survived when a leader fires and a node executes, once more; by
-        # then the runs of a node that was killed have been taken from it.
-        over = time.monotonic()
-        self._news.fact("tick.fired", after=over + TTL + 2)
-        self._news.wait("end", after=over + TTL + 2)
+        """The last harm has been survived when all nodes are up, a leader fires, and the runs of
+        nodes that died were taken from them and executed."""
+        until(lambda: self._started() >= self._programs.keys(), "all nodes to be up")
+        self._news.fact("tick.fired", after=time.monotonic())
+        self._news.wait("end", after=time.monotonic())
+        overdue = self._arena.overdue
+        until(lambda: not overdue(LONG), "the runs of the dead to be executed", within=60)
         self._cluster.stop_all(*self._programs)
-        until(lambda: not self._arena.claimed(), "no run to be left claimed by a dead node")
-        self._write("over")
 
     def _write(self, event: str, **values: object) -> None:
         self._cluster.journal.write(event, "torture", **values)
@@ -102,12 +105,21 @@ class Torture:
 
         def look() -> str | None:
             taken = self._news.facts("leader.took_office")
-            started = {fact.who for fact in self._news.facts("node.started")}
-            if not taken or len(started & self._programs.keys()) < 2:
+            if len(self._started()) < 2 or not taken or taken[-1].who not in self._programs:
                 return None
-            return taken[-1].who if taken[-1].who in self._programs else None
+            return taken[-1].who
 
         return until(look, "a leader and another node")
+
+    def _started(self) -> set[str]:
+        """The nodes that are up. One that found no server while it started has ended, and is
+        started again: as a service manager does."""
+        for who, program in list(self._programs.items()):
+            if not program.running:
+                assert self._news.facts("start.failed", who), f"{who} ended:\n{program.output}"
+                del self._programs[who]
+                self._add()
+        return {f.who for f in self._news.facts("node.started")} & self._programs.keys()
 
     def _succeeded(self, who: str) -> None:
         """Wait until another is the last to have taken office."""
@@ -116,13 +128,11 @@ class Torture:
 
     # -- what is done to a leader -----------------------------------------------------------------
 
-    def _kill(self) -> None:
-        who = self._leader()
+    def _kill(self, who: str) -> None:
         self._programs.pop(who).kill()
         self._add()
 
-    def _freeze(self) -> None:
-        who = self._leader()
+    def _freeze(self, who: str) -> None:
         program = self._programs[who]
         with self._arena.no_write():
             program.freeze()
@@ -131,8 +141,7 @@ class Torture:
         finally:
             program.thaw()
 
-    def _cut(self) -> None:
-        who = self._leader()
+    def _cut(self, who: str) -> None:
         self._arena.cut(who, off=True)
         try:
             self._succeeded(who)
