@@ -117,7 +117,7 @@ class Reaper(Service):
 
     async def _seems_dead(self, node: str, presence: LeaseRecord | None) -> bool:
         if presence is not None:
-            if presence.holder is None:
+            if presence.holder is None or self._has_begun_to_bury(node, presence):
                 return True
             async with asyncio.timeout(self._settings.call_timeout):
                 if await self._leases.suspect(presence):
@@ -129,6 +129,11 @@ class Reaper(Service):
         # notices at its next renewal; until then it may be at work.
         now = self.clock.monotonic()
         return now - self._absent_since.setdefault(node, now) > self._settings.ttl
+
+    def _has_begun_to_bury(self, node: str, presence: LeaseRecord) -> bool:
+        """It failed halfway, and its presence is ours by now. But the presence of our own node was
+        ours from the beginning."""
+        return presence.holder == self._holder.id != node
 
     async def _bury(self, fence: Fence, node: str) -> None:
         async with asyncio.timeout(self._settings.call_timeout):

@@ -237,6 +237,28 @@ async def test_burial_that_failed_halfway_is_done_again(world: World) -> None:
     assert await world.state(run) is RunState.WAITING
 
 
+async def test_burial_that_failed_halfway_goes_on_with_the_next_step(world: World) -> None:
+    """The reaper has the dead node's presence by then. It does not wait for itself to expire."""
+    await world.node("dead")
+    run = await world.claim("dead")
+    world.clock.advance(TTL)
+    world.runs.down.add("recover")
+    await world.reaper.guarded_step()
+    world.runs.down.clear()
+    await world.reaper.guarded_step()
+    assert await world.state(run) is RunState.WAITING
+    presence = await world.backend.leases.read(PRESENCE + "dead")
+    assert presence is not None
+    assert presence.holder is None
+
+
+async def test_reaper_does_not_bury_its_own_node(world: World) -> None:
+    await world.node("ann")
+    run = await world.claim("ann")
+    await world.step()
+    assert await world.state(run) is RunState.CLAIMED
+
+
 async def test_idle_reaper_asks_one_thing(world: World) -> None:
     await world.node("alive")
     for _ in range(5):
