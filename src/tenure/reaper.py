@@ -211,24 +211,30 @@ class Reaper(Service):
         self._behind = now, seconds
 
     async def _forget(self, fence: Fence) -> None:
-        async with asyncio.timeout(self._settings.call_timeout):
-            await self._forget_leases()
+        for prefix in (PRESENCE, ""):
+            await self._forget_leases(prefix)
+        retention, limit = self._settings.retention, self._settings.call_timeout
+        async with asyncio.timeout(limit):
+            await self._leases.forget_history(retention, limit=PRUNE_BATCH)
             presences = await self._leases.all(PRESENCE)
-            await self._releases.prune(fence, self._settings.retention, declared_by(presences))
+        async with asyncio.timeout(limit):
+            await self._releases.prune(fence, retention, declared_by(presences))
         await self._bury_idle(fence, presences)
 
-    async def _forget_leases(self) -> None:
+    async def _forget_leases(self, prefix: str) -> None:
         """The presences of nodes that left or were buried, and locks that nobody uses any more."""
-        retention = self._settings.retention
-        for prefix in (PRESENCE, ""):
-            for _ in range(FORGET_PAGES):
+        stop = self.clock.monotonic() + PRUNE_FOR
+        for _ in range(FORGET_PAGES):
+            async with asyncio.timeout(self._settings.call_timeout):
                 forgotten = await self._leases.forget(
-                    prefix, retention, free_after=FREE_AFTER, after=self._forgotten.get(prefix, "")
+                    prefix,
+                    self._settings.retention,
+                    free_after=FREE_AFTER,
+                    after=self._forgotten.get(prefix, ""),
                 )
-                self._forgotten[prefix] = forgotten.after
-                if not forgotten.after:
-                    break
-        await self._leases.forget_history(retention, limit=PRUNE_BATCH)
+            self._forgotten[prefix] = forgotten.after
+            if not forgotten.after or self.clock.monotonic() > stop:
+                break
 
     async def _bury_idle(self, fence: Fence, presences: list[LeaseRecord]) -> None:
         """Nodes that died without a claim: nobody else would ever say that they are gone."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tenure.backends.base import FREE_AFTER
+from tenure.backends.base import FREE_AFTER, ReleaseStore
 from tenure.backends.memory import MemoryBackend
 from tenure.errors import StoreUnavailable
 from tenure.facts import HistoryBehind, RunsRecovered
 from tenure.model import (
     Change,
     Fence,
+    Forgotten,
     Grant,
     Overlap,
     Recovered,
@@ -403,6 +405,34 @@ async def test_locks_that_nobody_uses_are_forgotten_too(world: World) -> None:
     await world.reaper.step()
     assert await world.backend.leases.all() == []
     assert len(await world.backend.leases.history()) == 30
+
+
+async def test_many_leases_on_a_slow_store_do_not_keep_the_rest_from_its_turn(
+    world: World,
+) -> None:
+    """Each call is in time, all of them together are not."""
+    released: list[float] = []
+    forget, prune = world.backend.leases.forget, world.backend.releases.prune
+
+    async def slow(*args: Any, **kwargs: Any) -> Forgotten:
+        await asyncio.sleep(seconds := 0.4 * world.reaper._settings.call_timeout)
+        world.clock.advance(seconds)
+        return replace(await forget(*args, **kwargs), after="more")
+
+    async def pruned(fence: Fence, older_than: float, keep: Any) -> int:
+        released.append(older_than)
+        return await prune(fence, older_than, keep)
+
+    world.reaper._settings = replace(SETTINGS, ttl=1.0, heartbeat=0.2, margin=0.05)
+    world.leases._store = SimpleNamespace(
+        all=world.backend.leases.all,
+        forget=slow,
+        forget_history=world.backend.leases.forget_history,
+    )
+    world.reaper._releases = cast("ReleaseStore", SimpleNamespace(prune=pruned))
+    world.clock.advance(PRUNE_EVERY)
+    await world.reaper.step()
+    assert len(released) == 1
 
 
 async def test_clearing_away_is_done_now_and_then(world: World) -> None:
