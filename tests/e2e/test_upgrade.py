@@ -183,6 +183,15 @@ SELECT term FROM taken
 """
 
 
+# Of a role that did not apply the migration, and has no rights yet on tables that are new.
+OLD_RIGHTS = """
+CREATE ROLE an_old_node;
+GRANT USAGE ON SCHEMA tenure TO an_old_node;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.lease, tenure.lease_history TO an_old_node;
+SET ROLE an_old_node
+"""
+
+
 def test_old_node_acquires_what_a_newer_one_forgot(postgres: PostgresServer) -> None:
     url = postgres.create_database(f"upgrade_{next(_numbers)}")
 
@@ -198,6 +207,7 @@ def test_old_node_acquires_what_a_newer_one_forgot(postgres: PostgresServer) -> 
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as old:
             await old.execute("UPDATE tenure.lease SET renewed_at = now() - interval '1 h'")
             assert (await backend.leases.forget("job", 600.0)).count == 1
+            await old.execute(OLD_RIGHTS.encode())
             taken = await (await old.execute(OLD_ACQUIRE)).fetchone()
         assert taken is not None
         assert taken[0] > grants[-1].term

@@ -6,9 +6,10 @@ CREATE TABLE {schema}.lease_floor (
 
 -- Code from before knows no floor, and begins every name that has no row with term 1. For a name that
 -- was forgotten that is a term it had, and the key of its history would refuse it: no old node could
--- acquire it during a rollout. So such a row gets its term here. Newer code asks for greater ones.
+-- acquire it during a rollout. So such a row gets its term here. Newer code asks for greater ones. With
+-- the rights of the owner: whoever runs old code has none on this table yet.
 CREATE FUNCTION {schema}.first_term() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.term := 1 + coalesce(
         (SELECT f.term FROM {schema}.lease_floor f WHERE f.namespace = NEW.namespace), 0);
