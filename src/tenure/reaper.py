@@ -78,7 +78,7 @@ class Reaper(Service):
         self._store_now = store_now
         self._trusts = trusts
         self._prune_every = min(PRUNE_EVERY, settings.retention)
-        self._pruned_at = clock.monotonic()
+        self._pruned_at = self._forgot_at = clock.monotonic()
         self._behind: tuple[float, float] | None = None
         """When it was last known that retention is behind, and by how much."""
         limit = settings.call_timeout
@@ -188,11 +188,14 @@ class Reaper(Service):
             full = pruned >= size
             if full:
                 await self.clock.sleep(self.clock.monotonic() - begun)
+        # What is behind may be so for hours: the rest does not wait for it.
+        if not full or self.clock.monotonic() - self._forgot_at >= self._prune_every:
+            await self._forget(fence)
+            self._forgot_at = self.clock.monotonic()
         if full:
             await self._tell_if_behind()
             return True
         self._behind = None
-        await self._forget(fence)
         self._pruned_at = self.clock.monotonic()
         return False
 

@@ -344,6 +344,25 @@ async def test_retention_that_falls_behind_says_how_far(world: World) -> None:
     assert fact.seconds == pytest.approx(600.0 + PRUNE_EVERY + 3 * 4 * PRUNE_FOR)
 
 
+async def test_retention_that_is_behind_does_not_keep_the_rest_from_its_turn(world: World) -> None:
+    """There are more runs to remove than there is time for, at every step."""
+    await world.node("idle")
+    world.clock.advance(PRUNE_EVERY)
+    runs = world.backend.runs
+
+    async def endless(fence: Fence, older_than: float, limit: int) -> int:
+        world.clock.advance(PRUNE_FOR)
+        return limit
+
+    world.runs._store = SimpleNamespace(
+        claimants=runs.claimants, prune=endless, oldest=runs.oldest, recover=runs.recover
+    )
+    assert await world.step() == 0.0
+    presence = await world.backend.leases.read(PRESENCE + "idle")
+    assert presence is not None
+    assert presence.holder is None
+
+
 async def test_retention_that_catches_up_is_not_behind(world: World) -> None:
     await world.finished(2 * PRUNE_BATCH)
     world.clock.advance(300.0)
