@@ -103,15 +103,18 @@ class Elector(Service):
             self._keeper.drop(held, "fenced")
             self.wake()
 
-    async def resign(self, reason: str = "released") -> None:
-        """Hand over: release the lease, so that a successor is woken at once."""
+    async def resign(self, reason: str = "released") -> bool:
+        """Hand over: release the lease, so that a successor is woken at once. False if the store
+        has not said that it did."""
         held, self._held = self._held, None
-        if held is not None:
-            in_office, self._in_office = self._in_office, False
-            if in_office:
-                self._tell_left(held, reason)
-            await self._keeper.release(held, reason)
-            self._changed()
+        if held is None:
+            return True
+        in_office, self._in_office = self._in_office, False
+        if in_office:
+            self._tell_left(held, reason)
+        released = await self._keeper.release(held, reason)
+        self._changed()
+        return released
 
     async def make_way(self, seconds: float, reason: str) -> None:
         """Hand over, and do not campaign for so long: somebody else is to lead."""

@@ -92,14 +92,11 @@ class Campaign:
     async def abandon(self) -> None:
         elector = self.elector
         await self.end()
-        known = not elector.unanswered
+        released = False
         try:
-            await elector.resign()
-        except BaseException:
-            known = False
-            raise
+            released = await elector.resign()
         finally:
-            if not known:
+            if elector.unanswered or not released:
                 self._connected.unanswered.add(elector.name, elector.holder.id, elector.ttl)
 
 

@@ -304,7 +304,7 @@ class Fault:
     reason: str
     until: datetime | None = None
     expected: datetime | None = None
-    """Put off only if this still is its next nominal time; None: whatever that is."""
+    """Put off only if this still is its next nominal time; None: if it has none yet."""
 
 
 @dataclass(frozen=True, slots=True)

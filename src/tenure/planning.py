@@ -102,12 +102,10 @@ def plan(
             firing = _plan(schedule, now, stretches)
         except UnknownTrigger as error:
             # Not wrong: newer code wrote it. It stays as it is, for a leader that knows it.
-            fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
-            result.faults.append(fault)
+            result.faults.append(_put_off(schedule, error, now))
             result.unknown.add(triggers.kind_of(schedule.trigger))
         except _UnknownWord as error:
-            fault = Fault(schedule.uid, schedule.version, f"put off: {error}", now + PUT_OFF)
-            result.faults.append(fault)
+            result.faults.append(_put_off(schedule, error, now))
         except (InvalidTrigger, OverflowError) as error:
             reason = f"{SET_ASIDE}: {error}"
             result.faults.append(Fault(schedule.uid, schedule.version, reason))
@@ -118,6 +116,11 @@ def plan(
             result.firings.append(firing)
             result.occurrences += len(firing.occurrences)
     return result
+
+
+def _put_off(schedule: DueSchedule, error: Exception, now: datetime) -> Fault:
+    until, expected = now + PUT_OFF, schedule.next_nominal
+    return Fault(schedule.uid, schedule.version, f"put off: {error}", until, expected)
 
 
 class _UnknownWord(Exception):

@@ -78,7 +78,7 @@ class Reaper(Service):
         self._store_now = store_now
         self._trusts = trusts
         self._prune_every = min(PRUNE_EVERY, settings.retention)
-        self._pruned_at = clock.monotonic()
+        self._pruned_at = self._forgot_at = clock.monotonic()
         self._behind: tuple[float, float] | None = None
         """When it was last known that retention is behind, and by how much."""
         limit = settings.call_timeout
@@ -117,7 +117,7 @@ class Reaper(Service):
 
     async def _seems_dead(self, node: str, presence: LeaseRecord | None) -> bool:
         if presence is not None:
-            if presence.holder is None:
+            if presence.holder is None or self._has_begun_to_bury(node, presence):
                 return True
             async with asyncio.timeout(self._settings.call_timeout):
                 if await self._leases.suspect(presence):
@@ -129,6 +129,11 @@ class Reaper(Service):
         # notices at its next renewal; until then it may be at work.
         now = self.clock.monotonic()
         return now - self._absent_since.setdefault(node, now) > self._settings.ttl
+
+    def _has_begun_to_bury(self, node: str, presence: LeaseRecord) -> bool:
+        """It failed halfway, and its presence is ours by now. But the presence of our own node was
+        ours from the beginning."""
+        return presence.holder == self._holder.id != node
 
     async def _bury(self, fence: Fence, node: str) -> None:
         async with asyncio.timeout(self._settings.call_timeout):
@@ -183,11 +188,14 @@ class Reaper(Service):
             full = pruned >= size
             if full:
                 await self.clock.sleep(self.clock.monotonic() - begun)
+        # What is behind may be so for hours: the rest does not wait for it.
+        if not full or self.clock.monotonic() - self._forgot_at >= self._prune_every:
+            await self._forget(fence)
+            self._forgot_at = self.clock.monotonic()
         if full:
             await self._tell_if_behind()
             return True
         self._behind = None
-        await self._forget(fence)
         self._pruned_at = self.clock.monotonic()
         return False
 
@@ -206,24 +214,30 @@ class Reaper(Service):
         self._behind = now, seconds
 
     async def _forget(self, fence: Fence) -> None:
-        async with asyncio.timeout(self._settings.call_timeout):
-            await self._forget_leases()
+        for prefix in (PRESENCE, ""):
+            await self._forget_leases(prefix)
+        retention, limit = self._settings.retention, self._settings.call_timeout
+        async with asyncio.timeout(limit):
+            await self._leases.forget_history(retention, limit=PRUNE_BATCH)
             presences = await self._leases.all(PRESENCE)
-            await self._releases.prune(fence, self._settings.retention, declared_by(presences))
+        async with asyncio.timeout(limit):
+            await self._releases.prune(fence, retention, declared_by(presences))
         await self._bury_idle(fence, presences)
 
-    async def _forget_leases(self) -> None:
+    async def _forget_leases(self, prefix: str) -> None:
         """The presences of nodes that left or were buried, and locks that nobody uses any more."""
-        retention = self._settings.retention
-        for prefix in (PRESENCE, ""):
-            for _ in range(FORGET_PAGES):
+        stop = self.clock.monotonic() + PRUNE_FOR
+        for _ in range(FORGET_PAGES):
+            async with asyncio.timeout(self._settings.call_timeout):
                 forgotten = await self._leases.forget(
-                    prefix, retention, free_after=FREE_AFTER, after=self._forgotten.get(prefix, "")
+                    prefix,
+                    self._settings.retention,
+                    free_after=FREE_AFTER,
+                    after=self._forgotten.get(prefix, ""),
                 )
-                self._forgotten[prefix] = forgotten.after
-                if not forgotten.after:
-                    break
-        await self._leases.forget_history(retention, limit=PRUNE_BATCH)
+            self._forgotten[prefix] = forgotten.after
+            if not forgotten.after or self.clock.monotonic() > stop:
+                break
 
     async def _bury_idle(self, fence: Fence, presences: list[LeaseRecord]) -> None:
         """Nodes that died without a claim: nobody else would ever say that they are gone."""

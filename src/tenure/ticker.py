@@ -168,8 +168,7 @@ class Ticker(Service):
         except Fenced:
             raise
         except Exception as error:
-            # One that was never planned counts from its due time: that must stay.
-            if self._suspects[schedule.uid] >= TRIES and schedule.next_nominal is not None:
+            if self._suspects[schedule.uid] >= TRIES:
                 await self._put_off(fence, look.moment(tick), schedule, why(error))
             raise
         if done is None or done.stale:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from tenure import NotFound, Retry, Scheduler, every
+from tenure import NotFound, Retry, Scheduler, Settings, every
 from tests.e2e.command import until
 from tests.support.servers import PostgresServer
 
@@ -366,6 +366,35 @@ def test_run_that_waits_for_the_retry_of_another_says_so(database: Database) -> 
         assert why["run_id"] == second.id
         [one, two] = database.view("run_history", "schedule = 'queue' ORDER BY id")
         assert (one["attempt"], two["attempt"]) == (1, 0)
+
+
+def test_run_that_is_not_due_yet_is_in_nobodys_way(database: Database) -> None:
+    """As the claim has it: only a retry goes first while it is not due."""
+    slow = Slow()
+    scheduler = Scheduler(database.url, settings=Settings(concurrency=1))
+    scheduler.task(slow)
+
+    @scheduler.task
+    def pack() -> None: ...
+
+    for name, task in (("busy", "slow"), ("queue", "pack")):
+        scheduler.add(name, every(weeks=1), task=task, overlap="queue")
+    with scheduler:
+        assert scheduler.run_now("busy") is not None
+        until(lambda: database.view("run_history", "state = 'claimed'"), "its one slot is taken")
+        waiting, later = scheduler.run_now("queue"), scheduler.run_now("queue")
+        assert waiting is not None
+        assert later is not None
+        hour = "3600000000" if database.prefix == "tenure_" else "interval '1 h'"
+        database.connection.execute(
+            f"UPDATE {database.prefix}run SET priority = 9, due = due + {hour} WHERE id ="
+            f" {later.id}"
+        )
+        database.connection.commit()
+        [why] = until(lambda: database.view("why_not", "what = 'waiting'"), "why it waits")
+        slow.ended = True
+        assert why["run_id"] == waiting.id
+        assert why["reason"].endswith("have not claimed it yet")
 
 
 def test_why_what_is_due_was_not_fired(database: Database) -> None:

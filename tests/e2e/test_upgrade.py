@@ -20,7 +20,8 @@ from tenure.backends.postgres import migrate as postgres_migrate
 from tenure.backends.sql import migrations
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.backends.sqlite import migrate as sqlite_migrate
-from tenure.model import Result, RunState
+from tenure.identity import new_holder
+from tenure.model import Grant, Result, RunState
 from tenure.testing.contract.harness import TASK, adding
 from tests.support.servers import PostgresServer
 
@@ -163,6 +164,56 @@ def test_old_nodes_beside_new_ones_on_postgres(postgres: PostgresServer) -> None
             return connection.execute(text.encode()).rowcount
 
     old_and_new(PostgresBackend(url), execute, "tenure.run")
+
+
+# What version 0.1 did with a name that has no row, in one statement.
+OLD_ACQUIRE = """
+WITH taken AS (
+    INSERT INTO tenure.lease (
+        namespace, name, term, holder, host, pid, boot, pid_namespace, ttl, fenced, counter,
+        acquired_at, renewed_at, expires_at, expires_boot, info
+    ) VALUES (
+        'default', 'job', 1, 'old', 'h', 1, '', '', 5, false, 0, now(), now(), now(), 0, '{}')
+    RETURNING term, acquired_at
+), begun AS (
+    INSERT INTO tenure.lease_history (namespace, name, term, holder, host, pid, acquired_at)
+    SELECT 'default', 'job', term, 'old', 'h', 1, acquired_at FROM taken
+)
+SELECT term FROM taken
+"""
+
+
+# Of a role that did not apply the migration, and has no rights yet on tables that are new.
+OLD_RIGHTS = """
+CREATE ROLE an_old_node;
+GRANT USAGE ON SCHEMA tenure TO an_old_node;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.lease, tenure.lease_history TO an_old_node;
+SET ROLE an_old_node
+"""
+
+
+def test_old_node_acquires_what_a_newer_one_forgot(postgres: PostgresServer) -> None:
+    url = postgres.create_database(f"upgrade_{next(_numbers)}")
+
+    async def story() -> None:
+        backend = PostgresBackend(url)
+        await backend.open()
+        grants = []
+        for _ in range(3):
+            grant = await backend.leases.acquire("job", new_holder(), 5.0)
+            assert isinstance(grant, Grant)
+            assert await backend.leases.release(grant)
+            grants.append(grant)
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as old:
+            await old.execute("UPDATE tenure.lease SET renewed_at = now() - interval '1 h'")
+            assert (await backend.leases.forget("job", 600.0)).count == 1
+            await old.execute(OLD_RIGHTS.encode())
+            taken = await (await old.execute(OLD_ACQUIRE)).fetchone()
+        assert taken is not None
+        assert taken[0] > grants[-1].term
+        await backend.close()
+
+    asyncio.run(story())
 
 
 RUN = """

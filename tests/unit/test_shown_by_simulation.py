@@ -13,10 +13,10 @@ from tenure.settings import Settings
 from tenure.tasks import Tasks
 from tenure.testing import FakeClock
 from tenure.triggers import cron, every
+from tests.unit.reaping import World as ReaperWorld
 from tests.unit.services import SETTINGS, declarer, names
 from tests.unit.test_elector import Candidate
 from tests.unit.test_keeper import World as KeeperWorld
-from tests.unit.test_reaper import World as ReaperWorld
 from tests.unit.test_worker import World as WorkerWorld
 from tests.unit.test_worker import forever
 from tests.unit.ticking import World as TickerWorld

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
+from tenure import every, triggers
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.facts import SchedulePutOff
-from tenure.model import Fault, Fence, Fired, Firing
+from tenure.model import Change, Fault, Fence, Fired, Firing, ScheduleSpec
 from tenure.portion import Portion
 from tenure.ticker import PUT_OFF, TRIES, Ticker
 from tests.unit.services import listening
@@ -160,6 +161,27 @@ async def test_two_of_many_are_found(world: World, slow: Slow) -> None:
     assert await fired(world) == BATCH - 2
     put_off = {fact.uid for fact in world.told if isinstance(fact, SchedulePutOff)}
     assert put_off == slow.refused
+
+
+async def test_one_that_was_never_planned_is_put_off_too(world: World, slow: Slow) -> None:
+    """It is the oldest of those that are fired apart: for ever in the way of the others there."""
+    began = await world.backend.schedules.now()
+    trigger = triggers.dump(every(hours=1))
+    new = Change(ScheduleSpec("new", trigger, "task"), None, began)
+    [bad] = await world.backend.schedules.change([new])
+    await add_many(world, 2)
+    late = (await world.backend.schedules.find(["s000"]))["s000"]
+    slow.refused |= {bad.uid, late.uid}
+    await steps(world, 15)
+    put_off = {fact.uid for fact in world.told if isinstance(fact, SchedulePutOff)}
+    assert put_off == slow.refused
+    slow.refused.clear()
+    world.clock.advance(2 * PUT_OFF.total_seconds())
+    await steps(world, 5)
+    stored = (await world.backend.schedules.find(["new"]))["new"]
+    assert stored.reason is None
+    nominals = {o.nominal for o in await world.backend.schedules.occurrences("new")}
+    assert min(nominals) == began + timedelta(hours=1)
 
 
 async def test_after_an_outage_nothing_is_put_off(world: World, slow: Slow) -> None:

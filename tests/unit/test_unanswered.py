@@ -135,6 +135,27 @@ async def test_campaign_that_is_abandoned_leaves_nothing_behind(world: World) ->
     assert [line.end for line in await world.backend.leases.history()] == [REASON]
 
 
+async def test_campaign_whose_release_got_no_answer_leaves_nothing_behind(world: World) -> None:
+    """It led. Its release did not arrive in time, nor at all."""
+    keeper = Keeper(world.leases, world.clock, world.facts)
+    elector = Elector(
+        "job", holder("ann"), world.leases, keeper, SETTINGS, world.clock, world.facts
+    )
+    connected: Any = _Connected(world)
+    campaign = Campaign(elector, connected)
+    while elector.leading is None:
+        await world.clock.settle()
+
+    def never() -> None:
+        raise TimeoutError
+
+    world.leases.before["release"] = never
+    await campaign.abandon()
+    world.leases.before.clear()
+    await world.unanswered.guarded_step()
+    assert [line.end for line in await world.backend.leases.history()] == [REASON]
+
+
 async def test_caller_that_is_cancelled_at_any_moment_holds_nothing(tmp_path: Path) -> None:
     """On its way in: before it was asked for, while it is, and when the answer is on its way."""
     with Leases(f"sqlite:///{tmp_path}/app.db") as leases:

@@ -168,7 +168,7 @@ class MemorySchedules:
             t.schedules[fault.uid] = replace(
                 schedule, active=False, reason=fault.reason, version=schedule.version + 1
             )
-        elif fault.expected in (None, schedule.next_nominal):
+        elif fault.expected == schedule.next_nominal:
             if schedule.next_nominal is None and schedule.next_due is not None:
                 t.begins.setdefault(schedule.uid, schedule.next_due)
             t.schedules[fault.uid] = replace(schedule, next_due=fault.until, reason=fault.reason)

@@ -128,7 +128,7 @@ class CatchingUpContract:
         fence = await harness.in_office()
         schedule, first = await late(harness)
         until = await harness.schedules.now() + 60 * SECOND
-        fault = Fault(schedule.uid, schedule.version, "not known here", until)
+        fault = Fault(schedule.uid, schedule.version, "not known here", until, first)
         await harness.schedules.fire(fence, [], [fault])
         put_off = await harness.the("a")
         assert (put_off.active, put_off.reason) == (True, "not known here")

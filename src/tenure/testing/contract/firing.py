@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from tenure.errors import NotFound
 from tenure.model import (
     Fault,
     Fired,
+    Firing,
     Kind,
     Missed,
     OccurrenceState,
@@ -245,6 +247,19 @@ class FiringContract:
         fault = Fault(slow.uid, slow.version, "put off", until, slow.next_nominal)
         await harness.schedules.fire(fence, [], [fault])
         assert await harness.the("slow") == moved
+
+    async def test_schedule_that_has_its_first_plan_is_not_put_off(self, harness: Harness) -> None:
+        """As above: of one that had no plan yet."""
+        fence, now = await harness.in_office(), await harness.schedules.now()
+        [new] = await harness.schedules.change([replace(adding("new", None), next_due=now)])
+        first = now + timedelta(seconds=30)
+        plan = Firing(new.uid, new.version, None, (), None, first, first)
+        assert (await harness.schedules.fire(fence, [plan])).stale == 0
+        planned, until = await harness.the("new"), now + timedelta(seconds=60)
+        await harness.schedules.fire(
+            fence, [], [Fault(new.uid, new.version, "put off", until, new.next_nominal)]
+        )
+        assert await harness.the("new") == planned
 
     # -- overlap --------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class HistoryContract:
         fence = await harness.in_office()
         schedule, first = await planned(harness)
         until = await harness.schedules.now() + timedelta(seconds=harness.ttl)
-        await harness.schedules.fire(fence, [], [Fault(schedule.uid, 1, "put off: no", until)])
+        await harness.schedules.fire(fence, [], [Fault(schedule.uid, 1, "put off", until, first)])
         await harness.advance(harness.ttl)
         [due] = (await harness.schedules.due(9)).schedules
         assert (due.next_nominal, due.begins) == (first, None)

@@ -146,7 +146,11 @@ class JoiningContract:
         lent, joined = await _join(harness)
         await joined.schedules.change([replacing(old, reason="edited") for old in (bad, worse)])
         later = await store.now() + timedelta(seconds=60)
-        faults = [Fault(bad.uid, bad.version, "why"), Fault(worse.uid, worse.version, "why", later)]
+        expected = worse.next_nominal
+        faults = [
+            Fault(bad.uid, bad.version, "why"),
+            Fault(worse.uid, worse.version, "why", later, expected),
+        ]
         done = await store.fire(fence, [firing(free, next_nominal=later)], faults)
         assert done == Fired(fired=1)
         lent.rollback()

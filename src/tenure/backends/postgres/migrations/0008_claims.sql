@@ -117,7 +117,8 @@ SELECT r.namespace, r.schedule, s.tenant, 'waiting', r.due, NULL,
         WHEN EXISTS (
             SELECT 1 FROM {schema}.run o
             WHERE o.namespace = r.namespace AND o.lock = r.lock AND o.lock IS NOT NULL
-              AND o.state IN ('waiting', 'claimed') AND o.id <> r.id
+              AND o.state = 'waiting'
+              AND (o.due <= statement_timestamp() OR o.attempt > o.unbegun)
               AND (-o.priority::bigint, o.attempt <= o.unbegun, o.due, o.id)
                 < (-r.priority::bigint, r.attempt <= r.unbegun, r.due, r.id)
         ) THEN 'another run of its lock ' || r.lock || ' goes first'

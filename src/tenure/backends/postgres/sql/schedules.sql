@@ -288,7 +288,7 @@ UPDATE {schema}.schedule SET next_due = %(until)s, reason = %(reason)s,
 WHERE uid = (
       SELECT uid FROM {schema}.schedule
       WHERE uid = %(uid)s AND namespace = %(namespace)s AND version = %(version)s AND active
-        AND next_nominal IS NOT DISTINCT FROM coalesce(%(expected)s::timestamptz, next_nominal)
+        AND next_nominal IS NOT DISTINCT FROM %(expected)s::timestamptz
       FOR UPDATE SKIP LOCKED)
   AND EXISTS (
       SELECT 1 FROM {schema}.fence

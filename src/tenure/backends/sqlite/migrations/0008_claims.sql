@@ -110,7 +110,9 @@ FROM (
             WHEN EXISTS (
                 SELECT 1 FROM tenure_run o
                 WHERE o.namespace = r.namespace AND o.lock = r.lock AND o.lock IS NOT NULL
-                  AND o.state IN ('waiting', 'claimed') AND o.id <> r.id
+                  AND o.state = 'waiting'
+                  AND (o.due <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000
+                       OR o.attempt > o.unbegun)
                   AND (-o.priority, o.attempt <= o.unbegun, o.due, o.id)
                     < (-r.priority, r.attempt <= r.unbegun, r.due, r.id)
             ) THEN 'another run of its lock ' || r.lock || ' goes first'

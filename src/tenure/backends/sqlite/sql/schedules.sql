@@ -195,7 +195,7 @@ WHERE uid = :uid AND namespace = :namespace AND version = :version;
 UPDATE tenure_schedule SET next_due = :until, reason = :reason,
     begins = CASE WHEN next_nominal IS NULL THEN coalesce(begins, next_due) END
 WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1
-  AND (:expected IS NULL OR next_nominal = :expected);
+  AND next_nominal IS :expected;
 
 -- name: to_backfill
 -- Of these nominal times, those that were neither fired when they were due nor backfilled since.
