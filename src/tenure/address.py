@@ -10,7 +10,7 @@ from pathlib import Path
 from tenure.urls import HIDDEN, is_public, of_sqlite, scheme_of, shown, sqlite_path
 
 _TAKE_LEASES = (
-    *("status", "doctor", "leases"),
+    *("status", "doctor", "prune", "leases"),
     *("schedules run-now", "schedules add", "schedules update"),
 )
 """The commands that have --leases."""

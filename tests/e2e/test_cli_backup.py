@@ -123,6 +123,14 @@ def test_what_exists_is_replaced_only_when_told(folder: Path) -> None:
     assert rows(folder / "copy.db", "SELECT count(*) FROM customers") == [(1_500,)]
 
 
+def test_the_url_may_be_in_a_file_and_a_name_commands_no_terminal(folder: Path) -> None:
+    (folder / "url").write_text("sqlite:///jobs.db\n")
+    answer = at_hand(folder, "backup", "a\x1b[2Jb.db", "--url-file", "url")
+    assert answer.code == 0, answer
+    assert (folder / "a\x1b[2Jb.db").exists()
+    assert "copied to a\\x1b[2Jb.db" in answer.out
+
+
 def test_places_where_no_copy_can_be(folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "used.db-wal").touch()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tenure.backends.base import BacksUp
-from tenure.cli.output import print_json
+from tenure.cli.output import print_json, say
 from tenure.cli.progress import Progress
-from tenure.cli.store import Store, as_json, url_option
+from tenure.cli.store import Store, as_json, chosen, url_option
 from tenure.clock import SystemClock
 
 
@@ -20,7 +21,7 @@ from tenure.clock import SystemClock
 @as_json
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.argument("file", type=click.Path(path_type=Path))
-def backup(url: str | None, as_json: bool, force: bool, file: Path) -> None:
+def backup(as_json: bool, force: bool, file: Path, **given: Any) -> None:
     """Copy a SQLite store to FILE, while everything runs.
 
     The copy is the store as it is at one instant: all that was committed before, nothing by
@@ -32,7 +33,7 @@ def backup(url: str | None, as_json: bool, force: bool, file: Path) -> None:
       tenure backup --url sqlite:////var/lib/app/tenure.db --force latest.db
       tenure backup "/backup/tenure-$(date +%F).db" --json
     """
-    store = Store.parse(url, "default", redis=True)
+    store = Store.parse(chosen("url", given), "default", redis=True)
     if not store.has_schedules:
         raise click.UsageError(
             "leases in Redis need no backup: restored, they would name holders that are long gone."
@@ -61,7 +62,7 @@ def backup(url: str | None, as_json: bool, force: bool, file: Path) -> None:
             }
         )
     else:
-        click.echo(f"{backend.location}: copied to {file} ({copied:,} bytes), and checked.")
+        say(f"{backend.location}: copied to {file} ({copied:,} bytes), and checked.")
 
 
 @contextmanager
