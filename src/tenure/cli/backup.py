@@ -44,7 +44,7 @@ def backup(as_json: bool, force: bool, file: Path, **given: Any) -> None:
         raise click.UsageError(
             f"{backend.location} has tools of its own for this: use pg_dump (--schema=tenure for"
             " Tenure's tables alone), which copies a database that is in use as it is at one"
-            " instant; or the backups of your provider. `tenure backup` copies SQLite files."
+            " instant; or the backups of your provider. This command copies SQLite files."
         )
     clock = SystemClock()
     begun = clock.monotonic()

@@ -184,8 +184,8 @@ def _foreign(rows: list[DictRow]) -> list[Finding]:
             "views",
             _PROBLEM,
             f"views of Tenure were made to call what is not the system's: {text}",
-            "Find out who put it there. Drop it with CASCADE, and make the view again: `tenure"
-            " migrate --sql` for an empty database prints it.",
+            "Find out who put it there. Drop it with CASCADE, and make the view again: the command"
+            " migrate with --sql prints it if you give it an empty database.",
         )
     ]
 

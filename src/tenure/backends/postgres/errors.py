@@ -66,7 +66,7 @@ def translate(error: Exception) -> NoReturn:
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
         raise StoreUnavailable(
             f"PostgreSQL may only be read here: {text}. It is a replica, or the default"
-            " default_transaction_read_only is on: `tenure doctor` says which."
+            f" default_transaction_read_only is on: `{NOWHERE.command('doctor')}` says which."
         ) from error
     if isinstance(error, psycopg.OperationalError | OSError):
         raise StoreUnavailable(f"PostgreSQL is not available: {text}{_advice(text)}") from error
