@@ -42,11 +42,12 @@ class Address:
         """A command of ours on this store, to be pasted into a shell anywhere on this machine.
 
         `words` are ours, such as "leases evict"; `name` is the user's. A URL with a password is
-        not in it, but the variable or the file that has it.
+        not in it: the variable or the file that has it is.
         """
         dashed = name is not None and name.startswith("-")  # then only the last word is no option
         named = [] if name is None else [quoted(name)]
-        parts = ["tenure", *words, *([] if dashed else named), *_option("url", self.url, self.url_file)]
+        parts = ["tenure", *words, *([] if dashed else named)]
+        parts += _option("url", self.url, self.url_file)
         if self.leases is not None and " ".join(words).startswith(_TAKE_LEASES):
             parts += _option("leases", self.leases, self.leases_file)
         if self.namespace != "default":

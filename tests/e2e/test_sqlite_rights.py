@@ -122,9 +122,9 @@ def test_root_that_may_give_nothing_away_uses_what_all_may_write(folder: Path) -
     database.chmod(0o666)
     (folder / "tenure.db-tenure").unlink()
     without = "-chown,-fowner"
+    humble = ("setpriv", "--bounding-set", without, "--inh-caps", without)
     done = subprocess.run(
-        ["setpriv", "--bounding-set", without, "--inh-caps", without, EXECUTABLE]
-        + ["leases", "list", "--url", f"sqlite:///{database}"],
+        [*humble, EXECUTABLE, "leases", "list", "--url", f"sqlite:///{database}"],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

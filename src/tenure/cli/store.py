@@ -152,9 +152,7 @@ class Store:
             if not redis or elsewhere is not None:
                 _no_schedules()
             alone = parse_leases(meant, namespace, clock)
-            return cls(
-                meant, namespace, _no_schedules, alone, has_schedules=False, files=files
-            )
+            return cls(meant, namespace, _no_schedules, alone, has_schedules=False, files=files)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
 

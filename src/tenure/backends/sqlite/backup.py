@@ -34,8 +34,8 @@ def back_up(
         _back_up(database, target, replace, progress)
     except OSError as error:
         raise StoreError(
-            f"{target} cannot be written: {error.strerror or error}. It is as it was. Name a file in"
-            " a folder that this user may write to, or run it as another user."
+            f"{target} cannot be written: {error.strerror or error}. It is as it was. Name a file"
+            " in a folder that this user may write to, or run it as another user."
         ) from error
 
 
