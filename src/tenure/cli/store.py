@@ -184,8 +184,9 @@ class Store:
         try:
             return asyncio.run(asking())
         except TimeoutError as error:
+            limit = ANSWER_WITHIN if within is None else within  # or the question has its own
             raise StoreUnavailable(
-                f"{self.address} did not answer within {within:g} s."
+                f"{self.address} did not answer within {limit:g} s."
                 f" `{self.address.command('doctor')}` may say why."
             ) from error
 
