@@ -10,7 +10,7 @@ from pathlib import Path
 from tenure.urls import HIDDEN, is_public, of_sqlite, scheme_of, shown, sqlite_path
 
 _TAKE_LEASES = (
-    *("status", "doctor", "leases", "prune"),
+    *("status", "doctor", "prune", "leases"),
     *("schedules run-now", "schedules add", "schedules update"),
 )
 """The commands that have --leases."""
@@ -26,6 +26,9 @@ class Address:
     url: str | None = field(default=None, repr=False)
     namespace: str = "default"
     leases: str | None = field(default=None, repr=False)
+    url_file: str | None = None
+    """The file that has the URL, if that was named in place of it."""
+    leases_file: str | None = None
 
     def __str__(self) -> str:
         return HIDDEN if self.url is None else shown(self.url)
@@ -39,13 +42,14 @@ class Address:
         """A command of ours on this store, to be pasted into a shell anywhere on this machine.
 
         `words` are ours, such as "leases evict"; `name` is the user's. A URL with a password is
-        not in it, but the variable or the file that has it.
+        not in it: the variable or the file that has it is.
         """
         dashed = name is not None and name.startswith("-")  # then only the last word is no option
         named = [] if name is None else [quoted(name)]
-        parts = ["tenure", *words, *([] if dashed else named), *_option("url", self.url)]
+        parts = ["tenure", *words, *([] if dashed else named)]
+        parts += _option("url", self.url, self.url_file)
         if self.leases is not None and " ".join(words).startswith(_TAKE_LEASES):
-            parts += _option("leases", self.leases)
+            parts += _option("leases", self.leases, self.leases_file)
         if self.namespace != "default":
             parts += ["--namespace", quoted(self.namespace)]
         return " ".join([*parts, *(["--", *named] if dashed else [])])
@@ -72,14 +76,17 @@ def _spelled(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in raw)
 
 
-def _option(name: str, url: str | None) -> list[str]:
+def _option(name: str, url: str | None, file: str | None) -> list[str]:
     variable = f"TENURE_{name.upper()}"
+    given = os.environ.get(variable)
     if url is not None and scheme_of(url) == "sqlite":
         # Absolute: whoever pastes it may be in another folder.
         return [f"--{name}", quoted(of_sqlite(sqlite_path(url).absolute()))]
     if url is not None and is_public(url):
         return [f"--{name}", quoted(url)]
-    file = os.environ.get(f"{variable}_FILE")
-    if file and not os.environ.get(variable):
+    file = file or (None if given else os.environ.get(f"{variable}_FILE"))
+    if file:
         return [f"--{name}-file", quoted(str(Path(file).absolute()))]
+    if url is not None and given and shown(given.strip()) != shown(url):
+        return [f"--{name}", '"$URL"']  # rather an error than another store
     return [f"--{name}", f'"${variable}"']

@@ -285,7 +285,7 @@ def _check_version(schedule: Schedule, expected: int | None, at: Address) -> Non
     raise Conflict(
         f"schedule {name!r} has version {schedule.version} now, not {expected}: it was changed at"
         f" {changed:%Y-%m-%d %H:%M:%S} UTC and is {state}. Nothing was changed by this call. Read"
-        f" it again (`{at.command('schedules', 'show', name=name)}`, or get()) and decide anew.",
+        f" it again (`{at.command('schedules', 'show', name=name)}`, or get()) and decide again.",
         schedule,
     )
 

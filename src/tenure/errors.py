@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.printable import lines, one_line
+from tenure.printable import one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,10 +48,6 @@ class ConfigError(TenureError, ValueError):
 
 class InvalidTrigger(ConfigError):
     """A trigger that can never be right."""
-
-    def __str__(self) -> str:
-        """With a line of its own for the mark under what is wrong."""
-        return lines(Exception.__str__(self))
 
 
 class UnknownTrigger(InvalidTrigger):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,14 +15,14 @@ from tenure.presence import PRESENCE
 from tenure.testing.contract import BackendContract, Harness, lease_machine
 from tests.contract import test_postgres
 from tests.contract.statement_plans import scans
-from tests.support.servers import PostgresServer
+from tests.support.servers import NoLocale, PostgresServer
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     try:
         server = PostgresServer(locale="en_US", fsync="off", synchronous_commit="off")
-    except RuntimeError as error:
+    except NoLocale as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
@@ -42,6 +43,13 @@ def order(server: PostgresServer) -> Iterator[None]:
 def test_server_is_not_in_the_order_of_bytes(server: PostgresServer) -> None:
     with psycopg.connect(server.url) as connection:
         assert connection.execute("SELECT 'a' < 'B'").fetchone() == (True,)
+
+
+def test_a_locale_that_is_not_to_be_had_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Else a machine without the sources of locales failed here instead of skipping this."""
+    with pytest.raises(NoLocale):
+        PostgresServer(directory=tmp_path, locale="xx_YY")
+    assert not list(tmp_path.iterdir())
 
 
 class TestPostgresLocale(BackendContract):

@@ -123,6 +123,14 @@ def test_what_exists_is_replaced_only_when_told(folder: Path) -> None:
     assert rows(folder / "copy.db", "SELECT count(*) FROM customers") == [(1_500,)]
 
 
+def test_the_url_may_be_in_a_file_and_a_name_commands_no_terminal(folder: Path) -> None:
+    (folder / "url").write_text("sqlite:///jobs.db\n")
+    answer = at_hand(folder, "backup", "a\x1b[2Jb.db", "--url-file", "url")
+    assert answer.code == 0, answer
+    assert (folder / "a\x1b[2Jb.db").exists()
+    assert "copied to a\\x1b[2Jb.db" in answer.out
+
+
 def test_places_where_no_copy_can_be(folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "used.db-wal").touch()
@@ -133,11 +141,28 @@ def test_places_where_no_copy_can_be(folder: Path) -> None:
         ("missing/copy.db", "does not exist. Create it"),
         ("used.db", "SQLite would take it for a part of the copy"),
         ("pipe", "is not a plain file"),
+        ("x" * 300, "cannot be written: File name too long"),
     ):
         answer = at_hand(folder, "backup", name, "--force", *JOBS)
         assert answer.code == 1, answer
         assert says in answer.err
     assert names(folder) == before
+
+
+@pytest.mark.as_user
+@pytest.mark.skipif(os.geteuid() == 0, reason="no folder is closed to root")
+def test_folders_that_are_closed_to_this_user(folder: Path) -> None:
+    closed, unreadable = folder / "closed", folder / "unreadable"
+    closed.mkdir(0o000)
+    unreadable.mkdir(0o300)
+    refused = at_hand(folder, "backup", "closed/copy.db", *JOBS)
+    assert refused.code == 1
+    assert "cannot be written: Permission denied" in refused.err
+    assert at_hand(folder, "backup", "unreadable/copy.db", *JOBS).code == 0
+    closed.chmod(0o700)
+    unreadable.chmod(0o700)
+    assert names(closed) == set()
+    assert names(unreadable) == {"copy.db"}
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:

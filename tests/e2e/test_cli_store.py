@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.cli.store import Store
+from tenure.errors import StoreUnavailable
 from tests.e2e.command import at_hand, tenure
 
 JOBS = ("--url", "sqlite:///jobs.db")
@@ -33,6 +36,18 @@ def test_url_that_cannot_be_meant_is_wrong_usage(tmp_path: Path, url: str, expec
     assert answer.code == 2, answer
     assert expected in answer.err
     assert names(tmp_path) == set()
+
+
+def test_store_that_stops_answering_while_it_is_watched_is_named(tmp_path: Path) -> None:
+    assert at_hand(tmp_path, "migrate", *JOBS).code == 0
+
+    async def hangs(_: object) -> None:
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+    store = Store.parse(f"sqlite:///{tmp_path}/jobs.db", "default")
+    with pytest.raises(StoreUnavailable, match=r"jobs\.db did not answer within"):
+        store.ask(hangs, within=None)  # as status --watch and prune do
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from stat import S_IMODE
 
 import pytest
 
-from tests.e2e.command import PATIENCE, Node, at_hand, tenure, until
+from tests.e2e.command import EXECUTABLE, PATIENCE, Node, at_hand, tenure, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's users and /proc")
 
@@ -107,6 +107,31 @@ def test_root_that_came_first_locks_nobody_out(folder: Path) -> None:
     (folder / "tenure.db-tenure").unlink()
     assert at_hand(folder, "leases", "list", "--url", f"sqlite:///{database}").code == 0
     assert rights(folder / "tenure.db-tenure") == (ANN, TEAM, 0o600)
+    with scheduler(database, ANN) as again:
+        assert again == "started"
+
+
+@as_root
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv, of util-linux")
+def test_root_that_may_give_nothing_away_uses_what_all_may_write(folder: Path) -> None:
+    """As in a container without capabilities."""
+    folder.chmod(0o777)
+    database = folder / "tenure.db"
+    with scheduler(database, ANN) as first:
+        assert first == "started"
+    database.chmod(0o666)
+    (folder / "tenure.db-tenure").unlink()
+    without = "-chown,-fowner"
+    humble = ("setpriv", "--bounding-set", without, "--inh-caps", without)
+    done = subprocess.run(
+        [*humble, EXECUTABLE, "leases", "list", "--url", f"sqlite:///{database}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert rights(folder / "tenure.db-tenure") == (0, 0, 0o666)
     with scheduler(database, ANN) as again:
         assert again == "started"
 

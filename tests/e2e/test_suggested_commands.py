@@ -168,6 +168,31 @@ def test_url_with_a_password_is_taken_from_its_file(
     assert done.returncode == 0, done
 
 
+def test_file_that_the_command_names_is_named_again(
+    postgres: PostgresServer, tmp_path: Path, elsewhere: Path
+) -> None:
+    (tmp_path / "a url").write_text(postgres.url.replace("tenure@", f"tenure:{PASSWORD}@"))
+    assert at_hand(tmp_path, "migrate", "--url-file", "a url").code == 0
+    other = {"TENURE_URL": "postgresql://app:x@127.0.0.1:1/another"}
+    answer = at_hand(tmp_path, "runs", "show", "7000000", "--url-file", "a url", **other)
+    (command,) = suggested(answer.err)
+    done = pasted(command, elsewhere, **other)
+    assert done.returncode == 0, (command, done)
+
+
+def test_variable_of_another_store_is_not_taken(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Address("postgresql://app:pw@db/app")
+    for same in (at.url, "postgresql+psycopg://app:pw@db/app "):
+        monkeypatch.setenv("TENURE_URL", str(same))
+        assert at.command("doctor") == 'tenure doctor --url "$TENURE_URL"'
+    monkeypatch.setenv("TENURE_URL", "postgresql://app:pw@db/another")
+    done = pasted(at.command("doctor"), elsewhere, TENURE_URL="postgresql://app:pw@db/another")
+    assert done.returncode == 2
+    assert "perhaps a variable is not set" in done.stderr
+
+
 CALLS: tuple[tuple[str, ...], ...] = (
     ("schedules", "show", "none"),
     ("schedules", "run-now", "none"),

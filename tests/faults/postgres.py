@@ -19,6 +19,7 @@ from tests.faults.accounting import account
 from tests.faults.programs.holder import boot_clock
 from tests.faults.support import LEADER, TTL, Cluster, Program, Store, task
 from tests.faults.trust import trusted_twice
+from tests.support.pgbouncer import PgBouncer, find_pgbouncer
 from tests.support.servers import PostgresServer
 
 TICK = task("tick", 0.25)
@@ -36,6 +37,15 @@ def running_server() -> Iterator[PostgresServer]:
         yield server.start()
     finally:
         server.close()
+
+
+@contextmanager
+def running_pooler(server: PostgresServer) -> Iterator[PgBouncer]:
+    program = find_pgbouncer()
+    if program is None:
+        missing("pgbouncer is not installed: apt-get install pgbouncer")
+    with PgBouncer(program, server.port) as pooler:
+        yield pooler
 
 
 @contextmanager

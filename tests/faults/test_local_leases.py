@@ -16,9 +16,8 @@ import psycopg
 import pytest
 
 from tenure import Leases, StoreUnavailable
-from tests.faults.postgres import missing
+from tests.faults.postgres import running_pooler, running_server
 from tests.faults.support import ROOT
-from tests.support.pgbouncer import PgBouncer, find_pgbouncer
 from tests.support.proxy import Proxy
 from tests.support.servers import PostgresServer, ValkeyServer
 
@@ -213,22 +212,14 @@ def test_a_forked_child_has_a_line_of_its_own(place: Place, tmp_path: Path) -> N
 
 
 def test_through_a_pooler_it_goes_by_our_own_thread() -> None:
-    program = find_pgbouncer()
-    if program is None:
-        missing("pgbouncer is not installed: apt-get install pgbouncer")
-    server = PostgresServer(fsync="off")
-    try:
-        server.start()
-        with PgBouncer(program, server.port) as pooler:
-            url = server.url.replace(str(server.port), str(pooler.port))
-            with Leases(url) as leases:
-                lease = leases.acquire("import", ttl=60)
-                assert lease is not None
-                assert not lease._here
-                assert leases.acquire("import") is None
-                assert lease.release()
-    finally:
-        server.close()
+    with running_server() as server, running_pooler(server) as pooler:
+        url = server.url.replace(str(server.port), str(pooler.port))
+        with Leases(url) as leases:
+            lease = leases.acquire("import", ttl=60)
+            assert lease is not None
+            assert not lease._here
+            assert leases.acquire("import") is None
+            assert lease.release()
 
 
 def _held_by(leases: Leases) -> Callable[[str, float], object]:

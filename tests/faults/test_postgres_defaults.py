@@ -19,9 +19,9 @@ from tenure.errors import Fenced, StoreUnavailable
 from tenure.identity import new_holder
 from tenure.model import Fence, Finding, Fired, Grant, Severity
 from tenure.testing.contract.harness import adding, firing
-from tests.faults.postgres import missing, running_server
+from tests.faults.postgres import running_pooler, running_server
 from tests.faults.support import until
-from tests.support.pgbouncer import PgBouncer, find_pgbouncer
+from tests.support.pgbouncer import PgBouncer
 from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
@@ -39,10 +39,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="module")
 def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
-    program = find_pgbouncer()
-    if program is None:
-        missing("pgbouncer is not installed: apt-get install pgbouncer")
-    with PgBouncer(program, server.port) as pooler:
+    with running_pooler(server) as pooler:
         yield pooler
 
 

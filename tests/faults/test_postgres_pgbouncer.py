@@ -17,12 +17,12 @@ from tenure.testing.contract.harness import adding, firing
 from tests.faults.postgres import (
     SLACK,
     PostgresCluster,
-    missing,
     running_cluster,
+    running_pooler,
     running_server,
 )
 from tests.faults.support import TTL
-from tests.support.pgbouncer import PgBouncer, find_pgbouncer
+from tests.support.pgbouncer import PgBouncer
 from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
@@ -36,10 +36,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="module")
 def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
-    program = find_pgbouncer()
-    if program is None:
-        missing("pgbouncer is not installed: apt-get install pgbouncer")
-    with PgBouncer(program, server.port) as pooler:
+    with running_pooler(server) as pooler:
         yield pooler
 
 

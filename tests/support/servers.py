@@ -47,6 +47,10 @@ def _lives(process: Path) -> bool:
         return False
 
 
+class NoLocale(RuntimeError):
+    """This machine cannot make the locale that was asked for."""
+
+
 class PostgresServer:
     """A PostgreSQL of our own: a direct child, so that it can be killed and started again.
 
@@ -68,6 +72,13 @@ class PostgresServer:
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] = {}
+        try:
+            self._initialize(locale)
+        except BaseException:
+            self.close()
+            raise
+
+    def _initialize(self, locale: str | None) -> None:
         identity = unprivileged()
         if identity:
             os.chown(self.folder, identity["user"], identity["group"])
@@ -157,11 +168,14 @@ class PostgresServer:
         made = self.folder / "locales"
         made.mkdir()
         if shutil.which("localedef") is None:
-            raise RuntimeError("localedef is missing: install the locale tools of the system")
+            raise NoLocale("localedef is missing: install the locale tools of the system")
         command = ["localedef", "-c", "-i", name, "-f", "UTF-8", str(made / f"{name}.UTF-8")]
         done = subprocess.run(command, capture_output=True, check=False)
-        if not any(made.iterdir()):
-            raise RuntimeError(f"localedef cannot make {name}: {done.stderr.decode()[-500:]}")
+        if not (made / f"{name}.UTF-8" / "LC_COLLATE").exists():
+            raise NoLocale(
+                f"localedef cannot make {name} (Debian: install locales):"
+                f" {done.stderr.decode()[-500:]}"
+            )
         if unprivileged():
             subprocess.run(["chmod", "-R", "a+rX", str(made)], check=True)
         return made

@@ -175,7 +175,7 @@ def test_parts_of_a_redis_url() -> None:
     [
         ("redis+sentinel://host", "names the service"),
         ("redis+swarm://host", "unknown form"),
-        ("redis://host:many/0", "a host or a port in it is wrong"),
+        ("redis://host:many/0", "a port in it is not a number"),
         ("redis://host?socket_timeout=soon", "cannot be read"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -292,3 +293,24 @@ async def test_a_start_that_fails_at_the_lock_file_leaves_nothing_open(tmp_path:
             with pytest.raises(StoreUnavailable, match="is locked by process"):
                 await SQLiteBackend(tmp_path / "a.db").open()
         assert not [name for name in open_files() if name.startswith("a.db")]
+
+
+async def test_a_start_that_is_given_up_does_not_leave_it_open(database: Path) -> None:
+    backend = SQLiteBackend(database)
+    path = lock_file_of(database)
+    path.touch()
+    with another_process(path, "shared") as other:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await backend.open()
+        other.kill()
+        other.wait()
+    deadline = time.monotonic() + 10
+    while _descriptors(path):
+        assert time.monotonic() < deadline, "it is still open"
+        await asyncio.sleep(0.01)
+
+
+def _descriptors(path: Path) -> list[str]:
+    links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return [link for link in links if link == str(path)]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tenure.backends.sqlite import kernel_locks
 from tenure.backends.sqlite.filesystem import judge, mount_of
 from tenure.backends.sqlite.kernel_locks import KernelLock, describe, parse
-from tenure.backends.sqlite.writer import find_writer
+from tenure.backends.sqlite.writer import find_readers, find_writer
 from tenure.model import Severity
+from tests.support.secrets import FORMS, check, urls
 
 LOCKS = """\
 1: FLOCK  ADVISORY  WRITE 11 fe:00:77 0 EOF
@@ -59,6 +63,36 @@ def test_this_process_is_described() -> None:
     assert me.pid == os.getpid()
     assert me.state == "running"
     assert not me.frozen
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if "://" in form])
+def test_a_password_in_its_command_is_not_told(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_locks, "_PROC", tmp_path)
+    (tmp_path / "21").mkdir()
+    (tmp_path / "21" / "stat").write_text("21 (app) S 1")
+    for url in urls(form):
+        words = ("app", "--url", url, f"--leases={url}", "last")
+        (tmp_path / "21" / "cmdline").write_bytes("".join(f"{w}\0" for w in words).encode())
+        told = str(describe(21))
+        check(told, url)
+        assert told.startswith("process 21 (app --url ")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux's /proc")
+def test_who_writes_is_seen_through_a_link_too(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "real" / "jobs.db")
+    with closing(sqlite3.connect(link, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("BEGIN IMMEDIATE")
+        writer = find_writer(link)
+        assert writer is not None
+        assert writer.pid == os.getpid()
+        assert find_readers(link) == {os.getpid()}
 
 
 MOUNTS = """\

@@ -71,7 +71,7 @@ def main() -> None:
       tenure doctor --url sqlite:///jobs.db    what is wrong, and what to do
 
     The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder. A URL with a
-    password belongs into a file (--url-file, $TENURE_URL_FILE) or the variable, not into a
+    password belongs in a file (--url-file, $TENURE_URL_FILE) or the variable, not in a
     command: every user of the machine can read the arguments of a process.
     Exit codes: 0 done; 1 the thing asked about is not so, or failed; 2 wrong usage.
     """

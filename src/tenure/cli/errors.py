@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import click
 
-from tenure.errors import InvalidTrigger, TenureError
-from tenure.printable import lines, one_line
+from tenure.errors import TenureError
+from tenure.printable import one_line
 from tenure.urls import HIDDEN, is_public
 
 
@@ -23,21 +23,20 @@ class Failed(click.ClickException):
 def told_plainly(args: Sequence[str]) -> Iterator[None]:
     """Errors of Tenure say what is wrong and what to do; a traceback would only hide that.
 
-    Whatever came into them from outside is made visible. And a URL among `args` that was given
+    They are one line, whatever came into them from outside. And a URL among `args` that was given
     in a wrong place is not repeated with its password.
     """
     try:
         yield
     except TenureError as error:
         where = f"startup stopped at stage {error.stage!r}: " if error.stage else ""
-        raise Failed(_safe(f"{where}{error}", error, args)) from error
+        raise Failed(_safe(f"{where}{error}", args)) from error
     except click.ClickException as error:
-        # To click's types it is final.
-        vars(error)["message"] = _safe(error.message, error.__cause__, args)
+        vars(error)["message"] = _safe(error.message, args)  # to click's types it is final
         raise
 
 
-def _safe(message: str, cause: BaseException | None, args: Sequence[str]) -> str:
+def _safe(message: str, args: Sequence[str]) -> str:
     for argument in args:
         for given in (argument, argument.partition("=")[2]):
             if "://" in given and not is_public(given):
@@ -46,5 +45,4 @@ def _safe(message: str, cause: BaseException | None, args: Sequence[str]) -> str
                     message = re.sub(
                         re.escape(form), lambda _: HIDDEN, message, flags=re.IGNORECASE
                     )
-    # Only that error has lines of its own: it points at what is wrong.
-    return lines(message) if isinstance(cause, InvalidTrigger) else one_line(message)
+    return one_line(message)

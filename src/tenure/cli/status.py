@@ -13,7 +13,7 @@ import click
 
 from tenure.cli.held import state
 from tenure.cli.output import Page, count, iso, print_json, relative, span, when
-from tenure.cli.store import Opened, Store, as_json, of_store_and_leases
+from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_store_and_leases
 from tenure.clock import SystemClock
 from tenure.model import Backlog, LeaseRecord, Tenure
 from tenure.node import LEADER
@@ -233,7 +233,7 @@ def _clock(look: Look) -> str | None:
 async def _watch(store: Store, backend: Opened) -> None:
     clock = SystemClock()
     while True:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(ANSWER_WITHIN):
             look = await take_look(store, backend)
         click.clear()
         _print(look)

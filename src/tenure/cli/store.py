@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -41,6 +41,7 @@ from tenure.stores import (
 
 T = TypeVar("T")
 ANSWER_WITHIN = 30.0
+_FILES = "tenure.files"
 
 
 class Opened:
@@ -123,17 +124,20 @@ class Store:
     """The place of the leases, if that is another."""
     has_schedules: bool = True
     leases: str | None = field(default=None, repr=False)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Those that have the URLs, by `url` and `leases`, if the command names them."""
 
     @property
     def address(self) -> Address:
-        return Address(self.url, self.namespace, self.leases)
+        files = self.files.get("url"), self.files.get("leases")
+        return Address(self.url, self.namespace, self.leases, *files)
 
     @classmethod
     def parse(
         cls, url: str | None, namespace: str, leases: str | None = None, *, redis: bool = False
     ) -> Store:
         """`redis`: the command has something to say about leases alone."""
-        clock = SystemClock()
+        clock, files = SystemClock(), _files()
         try:
             meant, leases = resolve(url), leases or from_environment("TENURE_LEASES")
             for each in (meant, leases or ""):
@@ -144,11 +148,11 @@ class Store:
             elsewhere = parse_leases(leases, namespace, clock) if leases else None
             if not is_redis_url(meant):
                 made = parse(meant, namespace, clock)
-                return cls(meant, namespace, made, elsewhere, leases=leases)
+                return cls(meant, namespace, made, elsewhere, leases=leases, files=files)
             if not redis or elsewhere is not None:
                 _no_schedules()
             alone = parse_leases(meant, namespace, clock)
-            return cls(meant, namespace, _no_schedules, alone, has_schedules=False)
+            return cls(meant, namespace, _no_schedules, alone, has_schedules=False, files=files)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
 
@@ -180,8 +184,9 @@ class Store:
         try:
             return asyncio.run(asking())
         except TimeoutError as error:
+            limit = ANSWER_WITHIN if within is None else within  # or the question has its own
             raise StoreUnavailable(
-                f"{self.address} did not answer within {within:g} s."
+                f"{self.address} did not answer within {limit:g} s."
                 f" `{self.address.command('doctor')}` may say why."
             ) from error
 
@@ -235,11 +240,19 @@ def chosen(name: str, given: dict[str, Any]) -> str | None:
         )
     if file is not None:
         try:
-            return read_url(file, f"--{name}-file")
+            url = read_url(file, f"--{name}-file")
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
+        _files()[name] = file
     found: str | None = url
     return found
+
+
+def _files() -> dict[str, str]:
+    """What this command was given as --url-file and --leases-file."""
+    context = click.get_current_context(silent=True)
+    files: dict[str, str] = {} if context is None else context.meta.setdefault(_FILES, {})
+    return files
 
 
 def chosen_for_code(given: dict[str, Any]) -> str | None:

@@ -109,29 +109,20 @@ def _wrong_count(expression: str, count: int) -> str:
 
 
 def _point(expression: str, fields: list[str]) -> str:
-    """The message for the first wrong field, with a mark under the wrong part of it."""
+    """The message for the first wrong field, with the wrong part of it marked: >24<."""
     number = next(n for n, text in enumerate(fields) if not _readable(n, text))
-    kind, text = KINDS[number], fields[number]
-    part = next((part for part in text.split(",") if not _readable(number, part)), text)
+    kind, parts = KINDS[number], fields[number].split(",")
+    wrong = next((n for n, part in enumerate(parts) if not _readable(number, part)), None)
+    if wrong is None:
+        parts, wrong = [fields[number]], 0
+    part = parts[wrong]
     shown = expression.split()
-    place = number - (6 - len(shown))
-    column = len(" ".join([*shown[:place], ""])) if place else 0
-    column += _column(text, part)
+    marked = ",".join([*parts[:wrong], f">{part}<", *parts[wrong + 1 :]])
+    shown[number - (6 - len(shown))] = marked
     return (
-        f"cron: the {kind.name} is wrong: {part!r}. Allowed: {kind.allowed}; *, lists (1,15),"
-        f" ranges (1-5), steps (*/5).{_hint(number, part)}\n"
-        f"    {' '.join(shown)}\n    {' ' * column}{'^' * max(1, len(part))}"
+        f"cron: the {kind.name} is wrong: {part!r} in {' '.join(shown)}. Allowed: {kind.allowed};"
+        f" *, lists (1,15), ranges (1-5), steps (*/5).{_hint(number, part)}"
     )
-
-
-def _column(text: str, part: str) -> int:
-    """Where in a list the part begins."""
-    column = 0
-    for candidate in text.split(","):
-        if candidate == part:
-            return column
-        column += len(candidate) + 1
-    return 0
 
 
 def _readable(number: int, text: str) -> bool:

@@ -134,8 +134,8 @@ def parse(url: str) -> Target:
         options = _options(parts, scheme, kind)
     except ValueError as error:
         # Not as the cause, and of redis-py only what repeats no value.
-        ours = not str(error).startswith("Invalid value for") and hosts
-        problem = "what follows the ? in it is wrong" if ours else str(error)
+        repeats_nothing = not hosts or str(error).startswith("Invalid value for")
+        problem = str(error) if repeats_nothing else "what follows the ? in it is wrong"
     if problem:
         raise ConfigError(f"{shown(url)} cannot be read: {problem}")
     if scheme == "unix":

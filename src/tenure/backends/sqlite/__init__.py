@@ -7,6 +7,7 @@ lockfile.py.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -197,8 +198,12 @@ class SQLiteBackend:
     async def _open_lock_file(self) -> LockFile:
         # Not on the loop: it may have to wait for a moment, and so may a slow disk.
         threads = self._machine.threads("tenure-lock-file")
+        opening = threads.begin(self._machine.lock_file, self.path)
         try:
-            return await threads.call(self._machine.lock_file, self.path)
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
         except OSError as error:
             raise StoreUnavailable(
                 f"the lock file {lock_file_of(self.path)} cannot be used: {error.strerror}. It"
@@ -206,3 +211,9 @@ class SQLiteBackend:
             ) from error
         finally:
             threads.close()
+
+
+def _close_unwanted(opening: asyncio.Future[LockFile]) -> None:
+    """Its caller has given up, and the thread that opens it has not."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

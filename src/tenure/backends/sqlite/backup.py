@@ -30,6 +30,18 @@ def back_up(
     database: Path, target: Path, *, replace: bool, progress: Callable[[int, int], None]
 ) -> None:
     """Copy it to `target`. `progress` is called with the pages that are done, and all of them."""
+    try:
+        _back_up(database, target, replace, progress)
+    except OSError as error:
+        raise StoreError(
+            f"{target} cannot be written: {error.strerror or error}. It is as it was. Name a file"
+            " in a folder that this user may write to, or run it as another user."
+        ) from error
+
+
+def _back_up(
+    database: Path, target: Path, replace: bool, progress: Callable[[int, int], None]
+) -> None:
     _check(database, target, replace)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
@@ -135,8 +147,9 @@ def _sync_folder(folder: Path) -> None:
     """The new name survives a power cut as well."""
     if os.name == "nt":
         return
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with suppress(OSError):  # it is there; some folders can be written and not read
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

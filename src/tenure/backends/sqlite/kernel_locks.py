@@ -8,13 +8,17 @@ would drop the locks that SQLite has on it in this very process.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenure.urls import shown
+
 _PROC = Path("/proc")
 _LOCKS = _PROC / "locks"
 _EOF = (1 << 63) - 1
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
 _STATES = {
     "T": "stopped (frozen)",
     "t": "stopped by a debugger",
@@ -93,14 +97,19 @@ def parse(listed: str, device: int, inode: int, owner: int | None = None) -> lis
 def describe(pid: int) -> Process:
     folder = _PROC / str(pid)
     try:
-        raw = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
         letter = (folder / "stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return Process(pid, "unknown command", "state unknown")
-    command = raw.strip() or "unknown command"
+    command = " ".join(map(_shown, words)).strip() or "unknown command"
     if len(command) > 120:
         command = command[:119] + "…"
     return Process(pid, command, _STATES.get(letter, f"state {letter}"))
+
+
+def _shown(word: str) -> str:
+    """An argument of somebody's command: a URL in it may have a password, wherever that ends."""
+    return _URL.sub(lambda found: shown(found[0]), word)
 
 
 def _of_descriptions(stat: os.stat_result) -> Iterator[KernelLock]:

@@ -101,7 +101,8 @@ def give_rights(file: int, database: Path) -> None:
         return
     model = database.stat()
     if os.geteuid() == 0:
-        os.fchown(file, model.st_uid, model.st_gid)
+        with suppress(OSError):  # a container's root may lack that right: its mode must do
+            os.fchown(file, model.st_uid, model.st_gid)
     mode = 0o600
     if model.st_mode & stat.S_IWGRP and _in_its_group(file, model):
         mode |= 0o060
@@ -124,7 +125,7 @@ def share_rights(file: int, database: Path) -> None:
 def _in_its_group(file: int, database: os.stat_result) -> bool:
     """Is it the group's that the database is? It is given to it, if this user may do that."""
     if sys.platform != "win32" and os.fstat(file).st_gid != database.st_gid:
-        with suppress(PermissionError):
+        with suppress(OSError):
             os.fchown(file, -1, database.st_gid)
     return os.fstat(file).st_gid == database.st_gid
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tenure.backends.sqlite.kernel_locks import Process, describe, locks_on
+from tenure.backends.sqlite.rights import beside
 
 WRITE_LOCK_BYTE = 120
 READ_LOCK_BYTES = (123, 127)
@@ -16,7 +17,7 @@ RESERVED_BYTE = 0x40000001  # of the database itself, where there is no write-ah
 
 def find_writer(path: Path) -> Process | None:
     """The process that has the write lock; None if there is none, or the kernel does not say."""
-    for file, byte in ((_shm(path), WRITE_LOCK_BYTE), (path, RESERVED_BYTE)):
+    for file, byte in ((beside(path, "-shm"), WRITE_LOCK_BYTE), (path, RESERVED_BYTE)):
         for lock in locks_on(file):
             if lock.exclusive and lock.covers(byte, byte):
                 return describe(lock.pid)
@@ -25,8 +26,4 @@ def find_writer(path: Path) -> Process | None:
 
 def find_readers(path: Path) -> set[int]:
     """The processes inside a read transaction at this instant, as far as they can be seen."""
-    return {lock.pid for lock in locks_on(_shm(path)) if lock.covers(*READ_LOCK_BYTES)}
-
-
-def _shm(path: Path) -> Path:
-    return path.with_name(path.name + "-shm")
+    return {lock.pid for lock in locks_on(beside(path, "-shm")) if lock.covers(*READ_LOCK_BYTES)}

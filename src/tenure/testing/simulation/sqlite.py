@@ -8,6 +8,7 @@ nothing waits for the disk. A process can die between two statements of a transa
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -135,6 +136,11 @@ class _Inline(Threads):
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         return function(*args)
+
+    def begin(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future.set_result(function(*args))
+        return future
 
 
 class _LockFile(LockFile):
