@@ -16,7 +16,8 @@ LATE = Weather(late=0.1)
 
 CLAIM = "tenure_run.attempt = f.attempt AND tenure_run.node = f.node"
 OLD = "finished_at < :before AND created_at < :before"
-FIRST = "(-o.priority, o.due, o.id) < (-r.priority, r.due, r.id)"
+FIRST = """(-o.priority, o.attempt <= o.unbegun, o.due, o.id)
+< (-r.priority, r.attempt <= r.unbegun, r.due, r.id)"""
 
 STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
     "finish does not compare the claim": (
