@@ -122,13 +122,14 @@ async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer) ->
         firing = Firing(1, 1, NOW, (Planned(NOW, NOW),), None, NOW, NOW)
         values = schedules.of(Fence("leader", 1, "ann")) | _columns([firing] * 200)
         values |= {"at": NOW, "overlap": OVERLAP, "channel": "x", "topic": "x"}
-        fire = await scans(schedules._database, schedules.statement("fire"), values)
-        assert fire == {
-            "fence": "fence_pkey",
-            "schedule": "schedule_pkey",
-            "occurrence": "occurrence_pkey",
-            "run": "run_open",
-        }
+        for name in ("fire", "fire_late"):
+            fire = await scans(schedules._database, schedules.statement(name), values)
+            assert fire == {
+                "fence": "fence_pkey",
+                "schedule": "schedule_pkey",
+                "occurrence": "occurrence_pkey",
+                "run": "run_open",
+            }
         results = {"ids": [1], "claims": [1], "nodes": ["a"], "states": ["failed"]}
         results |= {"errors": ["x"], "delays": [0.0], "failed": [True], "unbegun": []}
         statements = schedules._database.statements("sql/runs.sql")

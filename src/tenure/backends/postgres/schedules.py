@@ -167,7 +167,8 @@ class PostgresSchedules:
         statements = [self.entering(fence)]
         if firings:
             planned = {**_columns(firings), "at": at, "overlap": OVERLAP, **self._wake(RUNS)}
-            statements.append((self._sql["fire"], {**values, **planned}))
+            late = any(firing.missed is not None for firing in firings)
+            statements.append((self._sql["fire_late" if late else "fire"], {**values, **planned}))
         else:
             statements.append((self._sql["fence"], values))
         for fault in faults:

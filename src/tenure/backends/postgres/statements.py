@@ -40,7 +40,7 @@ class Transactions(Protocol):
 
 
 def statements(file: str, schema: str) -> dict[str, str]:
-    """The named statements of a file, for this schema."""
+    """The named statements of a file, for this schema; `fire_late` is `fire` with `missed`."""
     words = {
         "schema": quoted(schema),
         "key_of_first": _KEY.format(column="%(first)s::timestamptz"),
@@ -49,7 +49,11 @@ def statements(file: str, schema: str) -> dict[str, str]:
         "key_of_missed": _KEY.format(column="l.missed_first"),
         "moment": "greatest(statement_timestamp(), %(at)s::timestamptz)",
     }
-    return {name: text.format(**words) for name, text in sql.load(PACKAGE, file).items()}
+    texts = sql.load(PACKAGE, file)
+    made = {name: text.format(**words, missed="") for name, text in texts.items()}
+    if "fire" in texts:
+        made["fire_late"] = texts["fire"].format(**words, missed=made["missed"])
+    return made
 
 
 def as_it_is(moment: T) -> T:
