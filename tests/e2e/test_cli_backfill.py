@@ -120,6 +120,9 @@ def test_what_may_have_been_run_and_pruned_is_run_again_only_on_demand(folder: P
     assert "history reaches back to 20" in refused.err
     assert "7 of these times, from 2026-03-01T05:00:00+00:00" in refused.err
     assert "--beyond-history" in refused.err
+    reaches = refused.err.partition("reaches back to ")[2].partition(". ")[0]
+    covered = ("--from", reaches, "--to", "2027-01-01")
+    assert at_hand(folder, "schedules", "backfill", "report", *covered, "--dry-run").code == 0
     with pytest.raises(BeyondHistory) as error:
         scheduler.backfill("report", *(datetime(2026, 3, day, tzinfo=UTC) for day in (1, 7)))
     assert error.value.since > datetime(2026, 3, 7, tzinfo=UTC)

@@ -160,6 +160,8 @@ def _executions(journal: Journal, runs: list[sqlite3.Row], found: Audit) -> Iter
             text = f"{schedule} at {nominal} was executed {len(ids)} times, with {reasons} reasons"
             yield DUPLICATE, text
     for run in runs:
-        if run["state"] == "succeeded" and (run["id"], run["attempt"]) not in ended:
-            text = f"run {run['id']} succeeded, but nobody executed attempt {run['attempt']}"
+        # The column counts claims; those that were given back before they began are no attempts.
+        attempt = run["attempt"] - run["unbegun"]
+        if run["state"] == "succeeded" and (run["id"], attempt) not in ended:
+            text = f"run {run['id']} succeeded, but nobody executed attempt {attempt}"
             yield WRONG, text

@@ -49,6 +49,7 @@ def history(original: Cluster, tmp_path: Path) -> Cluster:
         (DOUBLE, "accounted for 2 times"),
         ("DELETE FROM tenure_run WHERE id = 2", "run 2 stands for"),
         ("UPDATE tenure_run SET attempt = 2 WHERE id = 1", "nobody executed attempt 2"),
+        ("UPDATE tenure_run SET unbegun = 1 WHERE id = 1", "nobody executed attempt 0"),
         ("UPDATE tenure_schedule SET next_nominal = next_nominal + 100000", "0 times"),
         (
             "UPDATE tenure_occurrence SET state = 'skipped', run_id = NULL WHERE run_id = 1",

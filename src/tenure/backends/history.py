@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tenure.errors import BeyondHistory
 
@@ -21,13 +21,18 @@ def check_covered(
     beyond = [nominal for nominal in nominals if nominal <= pruned_to]
     if beyond:
         raise BeyondHistory(
-            f"schedule {name!r}: history reaches back to {_shown(pruned_to)}. Runs that ended"
+            f"schedule {name!r}: history reaches back to {_after(pruned_to)}. Runs that ended"
             f" before that were removed by retention, so {len(beyond):,} of these times, from"
             f" {_shown(beyond[0])} to {_shown(beyond[-1])}, may have been run already. Nothing was"
-            " changed. Begin after that, or insist with beyond_history=True"
+            " changed. Begin there, or insist with beyond_history=True"
             " (--beyond-history): then they are run, for the second time perhaps.",
             pruned_to,
         )
+
+
+def _after(moment: datetime) -> str:
+    """The next full second: what is given again is not refused."""
+    return _shown(moment + timedelta(seconds=1))
 
 
 def _shown(moment: datetime) -> str:

@@ -11,6 +11,7 @@ import click
 from tenure.address import Address
 from tenure.cli.errors import Failed
 from tenure.cli.held import lease_facts, lease_json, lock_json, state, tenure_json
+from tenure.cli.numbers import COUNT
 from tenure.cli.output import Page, exactly, print_json, relative, say, short, when
 from tenure.cli.store import Opened, Store, as_json, of_leases
 from tenure.model import LeaseRecord, RunRecord, Tenure
@@ -127,7 +128,7 @@ def show(name: str, store: Store, as_json: bool) -> None:
 @click.argument("name", required=False)
 @of_leases
 @as_json
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--limit", default=50, show_default=True, type=COUNT, help="How many.")
 def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
     """Who held a lease (or any), from when to when, and why it ended; newest first.
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import click
 
 from tenure.backends.base import FREE_AFTER
+from tenure.cli.numbers import LONGEST
 from tenure.cli.output import Page, print_json, span
 from tenure.cli.progress import Progress
 from tenure.cli.store import Opened, Store, as_json, of_leases
@@ -40,9 +41,12 @@ class Age(click.ParamType[float]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: object) -> float:
         try:
-            return seconds("--older-than", str(value))
+            found = seconds("--older-than", str(value))
         except InvalidTrigger as error:
             raise click.UsageError(str(error)) from error
+        if found > LONGEST:
+            raise click.UsageError("--older-than: more than a century ago nothing ended.")
+        return found
 
 
 @click.command()

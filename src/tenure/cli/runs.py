@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tenure.cli.errors import Failed
+from tenure.cli.numbers import COUNT, ID
 from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, short, span, when
 from tenure.cli.planned import loaded
 from tenure.cli.store import Opened, Store, as_json, of_store
@@ -26,7 +27,7 @@ def runs() -> None:
 @click.option(
     "--state", type=click.Choice([state.value for state in RunState]), help="Only in this state."
 )
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--limit", default=50, show_default=True, type=COUNT, help="How many.")
 def list_runs(
     store: Store, as_json: bool, schedule: str | None, state: str | None, limit: int
 ) -> None:
@@ -75,7 +76,7 @@ def list_runs(
 
 
 @runs.command()
-@click.argument("run_id", metavar="RUN", type=int)
+@click.argument("run_id", metavar="RUN", type=ID)
 @of_store
 @as_json
 def show(run_id: int, store: Store, as_json: bool) -> None:

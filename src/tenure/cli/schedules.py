@@ -11,6 +11,7 @@ from tenure.address import Address
 from tenure.cli.adding import add
 from tenure.cli.backfill import backfill
 from tenure.cli.errors import Failed
+from tenure.cli.numbers import COUNT, SECONDS, SOME
 from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, say, when
 from tenure.cli.planned import occurrence_json, outcome, rule, schedule_json, state, upcoming
 from tenure.cli.runs import run_facts, run_json, summary
@@ -36,7 +37,7 @@ for command in (add, update, pause, resume, remove, backfill, preview, explain):
 @of_store
 @as_json
 @click.option("--tenant", help="Only of this tenant.")
-@click.option("--limit", default=1_000, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--limit", default=1_000, show_default=True, type=COUNT, help="How many.")
 def list_schedules(store: Store, as_json: bool, tenant: str | None, limit: int) -> None:
     """List schedules by name.
 
@@ -78,12 +79,8 @@ def list_schedules(store: Store, as_json: bool, tenant: str | None, limit: int) 
 @click.argument("name")
 @of_store
 @as_json
-@click.option(
-    "--occurrences", default=10, show_default=True, type=click.IntRange(0), help="How many past."
-)
-@click.option(
-    "--next", "ahead", default=5, show_default=True, type=click.IntRange(0), help="How many ahead."
-)
+@click.option("--occurrences", default=10, show_default=True, type=SOME, help="How many past.")
+@click.option("--next", "ahead", default=5, show_default=True, type=SOME, help="How many ahead.")
 def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -> None:
     """Show a schedule: its rule and policies, its next times, and what became of the last ones.
 
@@ -156,7 +153,7 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
 @click.option("--key", help="The same key again gives the same run: safe to repeat.")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="SECONDS",
     help="Wait for it to end; exit code 1 unless it succeeded.",
 )

@@ -10,6 +10,7 @@ import click
 from tenure.catalog import Catalog
 from tenure.cli.code import Code, of_code_and_store, unknown_tasks
 from tenure.cli.errors import Failed
+from tenure.cli.numbers import ID
 from tenure.cli.output import print_json, say, when
 from tenure.cli.planned import rule, schedule_json, state
 from tenure.cli.policies import of_policy, of_target
@@ -24,7 +25,7 @@ from tenure.triggers import Trigger
 
 expected = click.option(
     "--expected-version",
-    type=int,
+    type=ID,
     metavar="N",
     help="Only if it still has this version; else exit code 1.",
 )
