@@ -82,7 +82,9 @@ def tenure(folder: Path, *args: object, stdin: str = "", **environ: str) -> Answ
 
 def at_hand(folder: Path, *args: object, stdin: str = "", **environ: str) -> Answer:
     """The same, without starting a process."""
-    gone = {name: None for name in os.environ if name.startswith(("TENURE_", "COLUMNS"))}
+    # Also those that a command may set itself, for code that it imports: they go when it ends.
+    gone = dict.fromkeys(("TENURE_URL", "TENURE_URL_FILE"))
+    gone |= {name: None for name in os.environ if name.startswith(("TENURE_", "COLUMNS"))}
     with chdir(folder):
         done = CliRunner().invoke(main, [*map(str, args)], input=stdin, env={**gone, **environ})
     if done.exception is not None and not isinstance(done.exception, SystemExit):

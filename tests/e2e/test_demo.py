@@ -277,6 +277,15 @@ def test_all_kept() -> None:
     assert json.loads(json.dumps(verdict.to_json()))["ok"] is True
 
 
+def test_what_is_fired_after_the_end_of_the_plan_is_not_counted() -> None:
+    """The nodes go on until they are stopped; on a busy machine that is a few occurrences."""
+    evidence = _evidence()
+    later = [*evidence.occurrences, _occurrence(5, term=2), _occurrence(6, term=2)]
+    verdict = judge(replace(evidence, occurrences=later))
+    assert verdict.kept
+    assert (verdict.planned, verdict.fired) == (5, 5)
+
+
 def test_an_occurrence_executed_as_two_runs_is_a_duplicate() -> None:
     evidence = _evidence()
     again = replace(_execution(2), run=77)

@@ -134,7 +134,8 @@ def judge(evidence: Evidence) -> Verdict:
     terms = [run.term for run in ordered]
     verdict = Verdict(
         planned=len(plan),
-        fired=len(fired),
+        # What was fired after the end of the plan, before the nodes were gone, is not counted.
+        fired=sum((o.schedule, o.nominal) in plan for o in fired),
         missed=_not_run(planned, OccurrenceState.MISSED, plan),
         skipped=_not_run(planned, OccurrenceState.SKIPPED, plan),
         unaccounted=tuple(f"{_shown(key)}: not accounted for" for key in unaccounted),
