@@ -130,7 +130,7 @@ def test_a_store_that_this_user_may_not_write(tmp_path: Path) -> None:
         for command, url in (("migrate", "sqlite:///new.db"), ("status", "sqlite:///jobs.db")):
             answer = tenure(tmp_path, command, "--url", url)
             assert answer.code == 1, answer
-            assert f"cannot be written: this user may not write to {tmp_path}" in answer.err
+            assert f"cannot be written: {tmp_path} is not readable and writable" in answer.err
             assert "Traceback" not in answer.err
         assert names(tmp_path) == before
     finally:

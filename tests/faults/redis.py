@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import redis
 
+from tenure.backends.base import OWN
 from tests.faults.programs.holder import boot_clock
 from tests.faults.support import LEADER, TTL, Cluster, Entry, Program, task, until
 from tests.faults.trust import trusted_twice
@@ -153,8 +154,9 @@ class RedisCluster(Cluster):
 
     def ended(self, name: str = LEADER) -> dict[str, Any]:
         """The newest line of the history."""
+        history = "history" if name.startswith(OWN) else "history:locks"
         with self.ask() as line:
-            lines: list[str] = line.lrange("tenure:{default}:history", 0, -1)  # type: ignore[assignment]
+            lines: list[str] = line.lrange(f"tenure:{{default}}:{history}", 0, -1)  # type: ignore[assignment]
         return next(past for past in map(json.loads, lines) if past["name"] == name)
 
     @contextmanager
