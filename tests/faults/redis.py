@@ -156,7 +156,7 @@ class RedisCluster(Cluster):
         """The newest line of the history."""
         history = "history" if name.startswith(OWN) else "history:locks"
         with self.ask() as line:
-            lines: list[str] = line.lrange(f"tenure:{{default}}:{history}", 0, -1)  # type: ignore[assignment]
+            lines: Any = line.lrange(f"tenure:{{default}}:{history}", 0, -1)
         return next(past for past in map(json.loads, lines) if past["name"] == name)
 
     @contextmanager
