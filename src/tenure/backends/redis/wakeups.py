@@ -17,6 +17,7 @@ from redis import exceptions
 
 from tenure.backends.apart import ended
 from tenure.backends.callbacks import Callbacks
+from tenure.backends.goodbye import finished, said
 from tenure.backends.redis.client import FAILURES, bounded, close
 from tenure.backends.redis.target import Target, again
 from tenure.backends.redis.topology import home
@@ -44,6 +45,8 @@ class RedisWakeups:
         self.run = ""
         self._callbacks = Callbacks()
         self._listening: Any = None
+        self._writer: asyncio.StreamWriter | None = None
+        """Of the connection that listens, as the driver has it."""
         self._telling: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -78,6 +81,12 @@ class RedisWakeups:
             task = asyncio.get_running_loop().create_task(send(self._listening.connection))
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
+
+    async def _leave(self, listening: Any) -> None:
+        await self._stop_listening(listening)
+        # When a read is cancelled the driver closes the connection, and does not wait for that.
+        if self._writer is not None:
+            await said(self._writer)
 
     async def open(self) -> None:
         listening = await self._listen()
@@ -117,6 +126,7 @@ class RedisWakeups:
         try:
             # Its own id first: a connection that listens can be asked nothing else.
             await bounded(listening.connect())
+            self._writer = getattr(listening.connection, "_writer", None)
             # One that the driver made anew behind our back would have another id.
             listening.connection.retry = again(0)
             self.client_id = await self._ask(listening, "CLIENT", "ID")
@@ -179,7 +189,7 @@ class RedisWakeups:
                 await self._clock.sleep(RETRY)
             except asyncio.CancelledError:
                 if listening is not None:
-                    await self._stop_listening(listening)
+                    await finished(self._leave(listening))
                 raise
 
 
