@@ -189,7 +189,7 @@ async def test_doctor_names_what_may_only_be_read(
     found = (await _findings(backend))["role"]
     assert found.severity is Severity.PROBLEM
     assert "default_transaction_read_only is on" in found.text
-    with pytest.raises(StoreUnavailable, match="`tenure doctor .*` says which"):
+    with pytest.raises(StoreUnavailable, match=r"`tenure doctor .*` says which"):
         await backend.schedules.take_office(ANN)
 
 
