@@ -307,8 +307,8 @@ def is_outdated(error: Exception) -> bool:
 
 def _cause(error: Exception) -> Exception:
     """What is refused when a transaction ends, such as by a deferred trigger, comes with the
-    pipeline's end, and the driver then complains that it cannot leave it: if the server's words come
-    one by one, with an IndexError."""
+    pipeline's end, and the driver then complains that it cannot leave it. If the server's answers
+    arrive one by one, it does so with an IndexError."""
     refused = error.__context__
     return refused if isinstance(refused, psycopg.Error) and refused.sqlstate else error
 
