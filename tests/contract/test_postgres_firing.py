@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tenure.backends.postgres import PostgresBackend, schedules
+from tenure.backends.postgres.database import Connection
 from tenure.errors import StoreError
 from tenure.model import Fault, Fence, Fired, Firing, OccurrenceState, Planned, RunState, Schedule
 from tenure.testing.contract.harness import adding, firing
@@ -132,3 +133,24 @@ async def test_what_is_refused_at_the_end_says_why(backend: PostgresBackend, url
     assert await backend.schedules.fire(FENCE, [firing(schedule)]) == Fired(fired=1)
     [line] = await backend.schedules.occurrences("a")
     assert line.state is OccurrenceState.FIRED
+
+
+async def test_driver_that_stumbles_over_a_refusal_does_not_hide_it(
+    backend: PostgresBackend,
+) -> None:
+    """As psycopg does at the end of a pipeline, if what the server says comes bit by bit."""
+    nothing: list[None] = []
+
+    async def refused(connection: Connection) -> None:
+        try:
+            await connection.execute("SELECT 1 / 0")
+        finally:
+            nothing.pop()
+
+    async def broken(connection: Connection) -> None:
+        nothing.pop()
+
+    with pytest.raises(StoreError, match="division by zero"):
+        await backend._for_the_rest.use(refused)
+    with pytest.raises(IndexError):
+        await backend._for_the_rest.use(broken)

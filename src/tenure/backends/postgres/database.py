@@ -251,6 +251,11 @@ class Database:
             if connection.own and is_outdated(error):
                 raise _Outdated from error
             translate(_cause(error))
+        except IndexError as error:
+            await connection.close()
+            if (refused := _cause(error)) is error:
+                raise
+            translate(refused)
         except BaseException:
             await connection.close()
             raise
@@ -295,9 +300,10 @@ def is_outdated(error: Exception) -> bool:
     return isinstance(error, UNPREPARED)
 
 
-def _cause(error: psycopg.Error | OSError) -> Exception:
+def _cause(error: Exception) -> Exception:
     """What is refused when a transaction ends, such as by a deferred trigger, comes with the
-    pipeline's end, and the driver then complains that it cannot leave it."""
+    pipeline's end, and the driver then complains that it cannot leave it. If the server's answers
+    arrive one by one, it does so with an IndexError."""
     refused = error.__context__
     return refused if isinstance(refused, psycopg.Error) and refused.sqlstate else error
 
