@@ -146,9 +146,10 @@ class RedisCluster(Cluster):
         taken = self.journal.facts("leader.took_office")
         return bool(taken) and self.lease().get("term") == str(taken[-1]["term"])
 
-    def lease(self, name: str = LEADER) -> dict[str, str]:
+    def lease(self, name: str = LEADER, server: ValkeyServer | None = None) -> dict[str, str]:
+        """As it is stored; on another server than theirs, if that is given."""
         """As redis-cli shows it; empty if there is none."""
-        with self.ask() as line:
+        with self.ask(server) as line:
             found: dict[str, str] = line.hgetall(f"tenure:{{default}}:lease:{name}")  # type: ignore[assignment]
             return found
 
@@ -160,8 +161,8 @@ class RedisCluster(Cluster):
         return next(past for past in map(json.loads, lines) if past["name"] == name)
 
     @contextmanager
-    def ask(self) -> Iterator[redis.Redis]:
-        url = f"redis://127.0.0.1:{self.server.port}/{self.database_number}"
+    def ask(self, server: ValkeyServer | None = None) -> Iterator[redis.Redis]:
+        url = f"redis://127.0.0.1:{(server or self.server).port}/{self.database_number}"
         with redis.Redis.from_url(url, decode_responses=True) as line:
             yield line
 

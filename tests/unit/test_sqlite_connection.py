@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import tenure.backends.sqlite
 from tenure.backends.sqlite import connection as module
 from tenure.backends.sqlite.connection import Connection
+from tenure.service import why
 
 
 async def test_closing_ends_the_thread_even_if_a_call_hangs_and_the_caller_is_cancelled(
@@ -43,6 +46,23 @@ async def test_closing_ends_the_thread_even_if_a_call_hangs_and_the_caller_is_ca
     hangs.set()
     await asyncio.to_thread(thread.join, 10)
     assert not thread.is_alive()
+
+
+async def test_a_call_behind_one_that_waits_for_a_writer_says_so_too(tmp_path: Path) -> None:
+    """The service whose time is up first need not be the one whose call is at work."""
+    connection = Connection(tmp_path / "jobs.db", "test-connection")
+    await connection.open()
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        first = asyncio.create_task(connection.write(lambda c: None))
+        await asyncio.sleep(0)  # it is handed to the thread
+        with pytest.raises(TimeoutError) as timeout:
+            async with asyncio.timeout(0.5):
+                await connection.write(lambda c: None)
+        assert "locked by another writer" in why(timeout.value)
+        other.execute("ROLLBACK")
+    await first
+    await connection.close()
 
 
 def test_no_statement_numbers_its_parameters() -> None:

@@ -81,6 +81,8 @@ class Connection:
         self._threads = threads or Threads(name)
         self._factory = factory
         self._connection: sqlite3.Connection | None = None
+        self._waits = False
+        """Does the call that is at work wait for another writer?"""
         self._opened_by = os.getpid()
         self._in_call = threading.Lock()
         forks.watch(self)
@@ -153,7 +155,8 @@ class Connection:
             return await self._threads.call(self._guard, lambda: function(work, wait))
         except asyncio.CancelledError:
             wait.given_up = True
-            if wait.locked:  # the reason, for whoever makes a timeout of this
+            # The reason, for whoever makes a timeout of this; it may be that of the call before.
+            if wait.locked or self._waits:
                 raise asyncio.CancelledError(_locked(self._path)) from None
             raise
         finally:
@@ -218,6 +221,12 @@ class Connection:
 
     def _patiently(self, attempt: Callable[[], T], wait: _Wait) -> T:
         """Try again while another connection is in the way."""
+        try:
+            return self._repeat(attempt, wait)
+        finally:
+            self._waits = False
+
+    def _repeat(self, attempt: Callable[[], T], wait: _Wait) -> T:
         until, step = _real.monotonic() + BUSY_AFTER, _STEP
         while True:
             if wait.given_up:
@@ -235,7 +244,7 @@ class Connection:
                     raise
                 if _real.monotonic() > until:
                     raise
-            wait.locked = True
+            wait.locked = self._waits = True
             _real.block(step)
             step = min(step * 1.5, _LONGEST_STEP)
 
