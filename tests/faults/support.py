@@ -294,7 +294,6 @@ class Cluster:
         *,
         prefix: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-        user: int | None = None,
         **options: object,
     ) -> Program:
         """Start `tests.faults.programs.<program>` under the name `who`."""
@@ -309,7 +308,6 @@ class Cluster:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                user=user,
             )
         started = Program(who, process, log)
         self.programs.append(started)
