@@ -1,0 +1,369 @@
+"""Schedules: creating, changing, pausing, running now, backfilling, removing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from tenure import triggers
+from tenure.errors import Conflict, InvalidTrigger, NotFound
+from tenure.model import CatchUp, Event, Kind, OnCrash, Overlap, occurrence_event
+from tenure.schedules.drafts import NewSchedule
+from tenure.schedules.editor import BACKFILL_LIMIT, stretch
+from tenure.tasks.arguments import NUMBER_MOST
+from tenure.triggers import Trigger
+from tenure.web.api.access import Opened
+from tenure.web.api.problems import conflict, no_precondition, unprocessable
+from tenure.web.api.runs import RunAnswer
+from tenure.web.api.runs import answer as run_answer
+from tenure.web.api.schedules import ScheduleAnswer, told
+from tenure.web.api.table import Call, Operation, Reply, Version
+from tenure.web.api.values import Answer, Asked, Moment, Name, Text, Time, iso, read_time
+
+TriggerText = Annotated[str, Meta(min_length=1, max_length=2_000)]
+
+
+class EmitEvent(Asked):
+    """The event to emit, instead of running a task."""
+
+    topic: Name
+    type: Name
+    data: Any = None
+    key: Name | None = None
+    headers: dict[str, str] | None = None
+
+
+class Policies(Asked):
+    """What applies to its occurrences and runs. What is left out has its default, or stays."""
+
+    catch_up: CatchUp | UnsetType = UNSET
+    catch_up_limit: int | UnsetType = UNSET
+    catch_up_grace: float | UnsetType = UNSET
+    overlap: Overlap | UnsetType = UNSET
+    lock: str | UnsetType | None = UNSET
+    priority: int | UnsetType = UNSET
+    timeout: float | UnsetType | None = UNSET
+    retries: int | UnsetType = UNSET
+    on_crash: OnCrash | UnsetType = UNSET
+
+
+class PutSchedule(Policies, kw_only=True):
+    """What a schedule should be: with a task to run or an event to emit."""
+
+    trigger: TriggerText | dict[str, Any]
+    task: Name | None = None
+    kwargs: dict[str, Any] | None = None
+    emit: EmitEvent | None = None
+    tenant: Name | None = None
+
+
+class CreateSchedule(PutSchedule, kw_only=True):
+    """The same with its name."""
+
+    name: Name
+
+
+class UpdateSchedule(Policies):
+    """What is to be changed; the rest stays. A null removes tenant, lock and timeout."""
+
+    trigger: TriggerText | dict[str, Any] | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    kwargs: dict[str, Any] | UnsetType = UNSET
+    emit: EmitEvent | UnsetType = UNSET
+    tenant: Name | UnsetType | None = UNSET
+
+
+class Pause(Asked):
+    """Why."""
+
+    reason: Text | None = None
+
+
+class Resume(Asked):
+    """How to go on."""
+
+    catch_up: bool = False
+
+
+class Rename(Asked):
+    """The new name."""
+
+    to: Name
+
+
+class Backfill(Asked):
+    """From when to when, both included. A date means the whole day."""
+
+    start: Time
+    end: Time
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = BACKFILL_LIMIT
+    dry_run: bool = False
+    beyond_history: bool = False
+
+
+class BackfillAnswer(Answer):
+    """The times that were not fired before: of a dry run, those that would be."""
+
+    schedule: str
+    dry_run: bool
+    nominal: list[Moment]
+
+
+class RunNowAnswer(Answer):
+    """The run, or of a schedule that emits the event's id. `new`: was it made by this call?"""
+
+    run: RunAnswer | None
+    event: str | None
+    new: bool
+
+
+def event_of(given: EmitEvent) -> Event:
+    return Event(
+        topic=given.topic,
+        type=given.type,
+        data=given.data,
+        key=given.key,
+        headers=given.headers or {},
+    )
+
+
+async def trigger_of(given: str | dict[str, Any]) -> Trigger:
+    """On a thread: reading it may take half a second, and here leases are renewed."""
+    text = given if isinstance(given, str) else json.dumps(given)
+    return await asyncio.to_thread(triggers.parse, text)
+
+
+def given_policies(body: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    found = {name: getattr(body, name) for name in kind.__struct_fields__}
+    return {name: value for name, value in found.items() if value is not UNSET}
+
+
+async def _new(name: str, body: PutSchedule) -> NewSchedule:
+    return NewSchedule(
+        name,
+        await trigger_of(body.trigger),
+        task=body.task,
+        kwargs=body.kwargs,
+        emit=None if body.emit is None else event_of(body.emit),
+        tenant=body.tenant,
+        **given_policies(body, Policies),
+    )
+
+
+def _expected(call: Call) -> int | None:
+    """No version is greater than that, and PostgreSQL compares no greater number."""
+    return None if call.expected is None else min(call.expected, NUMBER_MOST)
+
+
+async def create_schedule(opened: Opened, call: Call) -> Reply:
+    body: CreateSchedule = call.body
+    added = await opened.editor(body.task).add(await _new(body.name, body))
+    reply = await told(opened, added)
+    place = ("schedules", added.name)
+    return Reply(reply.answer, HTTPStatus.CREATED, version=added.version, location=place)
+
+
+async def put_schedule(opened: Opened, call: Call) -> Reply:
+    body: PutSchedule = call.body
+    unconditional = call.expected is None and not call.any_version
+    expected = 0 if unconditional else _expected(call)  # 0: there must be none
+    new = await _new(call.path["name"], body)
+    try:
+        stored, is_new = await opened.editor(body.task).put(new, expected)
+    except Conflict as error:
+        if unconditional and error.schedule is not None:
+            raise no_precondition() from error
+        raise
+    reply = await told(opened, stored)
+    if not is_new:
+        return reply
+    place = ("schedules", stored.name)
+    return Reply(reply.answer, HTTPStatus.CREATED, version=stored.version, location=place)
+
+
+async def update_schedule(opened: Opened, call: Call) -> Reply:
+    body: UpdateSchedule = call.body
+    given = given_policies(body, UpdateSchedule)
+    if "trigger" in given:
+        given["trigger"] = await trigger_of(given["trigger"])
+    if "emit" in given:
+        given["emit"] = event_of(given["emit"])
+    editor = opened.editor(given.get("task"))
+    changed = await editor.update(call.path["name"], expected_version=_expected(call), **given)
+    return await told(opened, changed)
+
+
+async def remove_schedule(opened: Opened, call: Call) -> Reply:
+    await opened.editor().remove(call.path["name"], _expected(call))
+    return Reply(None)
+
+
+async def pause_schedule(opened: Opened, call: Call) -> Reply:
+    body: Pause = call.body
+    changed = await opened.editor().pause(call.path["name"], body.reason, _expected(call))
+    return await told(opened, changed)
+
+
+async def resume_schedule(opened: Opened, call: Call) -> Reply:
+    body: Resume = call.body
+    changed = await opened.editor().resume(
+        call.path["name"], catch_up=body.catch_up, expected_version=_expected(call)
+    )
+    return await told(opened, changed)
+
+
+async def rename_schedule(opened: Opened, call: Call) -> Reply:
+    body: Rename = call.body
+    changed = await opened.editor().rename(call.path["name"], body.to, _expected(call))
+    return await told(opened, changed)
+
+
+async def run_now(opened: Opened, call: Call) -> Reply:
+    name, key = call.path["name"], call.key or secrets.token_hex(8)
+    schedule = await opened.editor().get(name)
+    try:
+        run_id, new = await opened.stores.schedules.run_now(name, key)
+    except NotFound:
+        await opened.editor().get(name)  # says it better
+        raise
+    status = HTTPStatus.CREATED if new else HTTPStatus.OK
+    if schedule.spec.event is not None:
+        made = occurrence_event(schedule.uid, Kind.MANUAL, key)
+        return Reply(RunNowAnswer(run=None, event=made, new=new), status)
+    if run_id is None:
+        raise conflict(
+            f"{name!r} was not run, because its policy is overlap=skip and an earlier run of the"
+            " same lock is unfinished.",
+            "skipped",
+        )
+    run = await opened.run(run_id)
+    place = ("runs", str(run.id)) if new else None
+    return Reply(RunNowAnswer(run=run_answer(run), event=None, new=new), status, location=place)
+
+
+async def backfill(opened: Opened, call: Call) -> BackfillAnswer:
+    body: Backfill = call.body
+    name, editor = call.path["name"], opened.editor()
+    trigger = triggers.load((await editor.get(name)).spec.trigger)
+    try:
+        first = trigger.explain(read_time("start", body.start)).moment
+        last = trigger.explain(read_time("end", body.end)).moment
+        if len(body.end.strip()) == len("2026-03-01"):
+            last += timedelta(days=1, microseconds=-1)
+        stretch(first, last)
+    except (InvalidTrigger, OverflowError) as error:
+        raise unprocessable(str(error)) from error
+    chosen = await editor.backfill(
+        name,
+        first,
+        last,
+        limit=body.limit,
+        dry_run=body.dry_run,
+        beyond_history=body.beyond_history,
+    )
+    return BackfillAnswer(schedule=name, dry_run=body.dry_run, nominal=[iso(n) for n in chosen])
+
+
+_MISSING, _CONFLICT = HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
+_MADE = (HTTPStatus.CREATED, HTTPStatus.OK)
+
+
+def _change(verb: str, summary: str, handler: Any, body: type[Asked]) -> Operation:
+    return Operation(
+        "POST",
+        f"/schedules/{{name}}/{verb}",
+        f"{verb}Schedule",
+        summary,
+        handler,
+        ScheduleAnswer,
+        body=body,
+        body_optional=body is not Rename,
+        version=Version.REQUIRED,
+        tells_version=True,
+        problems=(_MISSING, _CONFLICT),
+    )
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/schedules",
+        "createSchedule",
+        "Add a schedule.",
+        create_schedule,
+        ScheduleAnswer,
+        (HTTPStatus.CREATED,),
+        body=CreateSchedule,
+        tells_version=True,
+        problems=(_CONFLICT,),
+    ),
+    Operation(
+        "PUT",
+        "/schedules/{name}",
+        "putSchedule",
+        "Add it, or make the one of this name what the body says.",
+        put_schedule,
+        ScheduleAnswer,
+        _MADE,
+        body=PutSchedule,
+        version=Version.IF_EXISTS,
+        tells_version=True,
+        problems=(_MISSING, _CONFLICT),
+    ),
+    Operation(
+        "PATCH",
+        "/schedules/{name}",
+        "updateSchedule",
+        "Change what is given, and leave the rest.",
+        update_schedule,
+        ScheduleAnswer,
+        body=UpdateSchedule,
+        version=Version.REQUIRED,
+        tells_version=True,
+        problems=(_MISSING, _CONFLICT),
+    ),
+    Operation(
+        "DELETE",
+        "/schedules/{name}",
+        "removeSchedule",
+        "Remove it, and cancel its waiting runs.",
+        remove_schedule,
+        None,
+        (HTTPStatus.NO_CONTENT,),
+        version=Version.REQUIRED,
+        problems=(_MISSING, _CONFLICT),
+    ),
+    _change("pause", "Fire it no more until it is resumed.", pause_schedule, Pause),
+    _change("resume", "Let a paused one go on.", resume_schedule, Resume),
+    _change("rename", "Give it another name; its history stays.", rename_schedule, Rename),
+    Operation(
+        "POST",
+        "/schedules/{name}/run-now",
+        "runNow",
+        "Run it once, now, outside its plan, even if it is paused.",
+        run_now,
+        RunNowAnswer,
+        _MADE,
+        idempotent=True,
+        problems=(_MISSING, _CONFLICT),
+    ),
+    Operation(
+        "POST",
+        "/schedules/{name}/backfill",
+        "backfill",
+        "Run what was missed or skipped between two times.",
+        backfill,
+        BackfillAnswer,
+        body=Backfill,
+        idempotent=True,
+        remembers=True,
+        problems=(_MISSING, _CONFLICT),
+    ),
+)

@@ -1,0 +1,1 @@
+"""One file for each page, each for a question of someone on call."""

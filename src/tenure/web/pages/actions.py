@@ -1,0 +1,183 @@
+"""What people may change from a page, each with a line in the log that says who did.
+
+Every change goes through the functions that the command line uses, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from tenure.errors import Conflict, TenureError
+from tenure.model import RunState
+from tenure.printable import field, one_line
+from tenure.web.pages.previews import MOST_BACKFILLED, stretch
+from tenure.web.reading import Reader, Store
+from tenure.web.security.forms import checked_form
+from tenure.web.security.guard import Refused
+from tenure.web.security.sessions import Sessions
+from tenure.words import count
+
+_logger = logging.getLogger("tenure.web.audit")
+LONGEST_REASON, LONGEST_SAID = 200, 300
+
+
+class Action:
+    """One change that was asked for: of what, by whom."""
+
+    def __init__(self, reader: Reader, request: Request, given: dict[str, list[str]]) -> None:
+        self.reader = reader
+        self.access = reader.access
+        self.actor = str(request.state.actor)
+        self.names = given.get("name", [])
+        self._given = given
+
+    def one(self, field_name: str) -> str:
+        """The only value of this field."""
+        found = self._given.get(field_name, [])
+        if len(found) != 1:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"The form has no {field_name}.")
+        return found[0]
+
+    def number(self, field_name: str) -> int:
+        text = self.one(field_name)
+        if not text.isdecimal() or len(text) > 18:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"The {field_name} is not a number.")
+        return int(text)
+
+    @property
+    def reason(self) -> str:
+        """What was said, and by whom: it is stored with the change."""
+        said = one_line(" ".join(self._given.get("reason", []))).strip()[:LONGEST_REASON]
+        by = f"by {self.actor}, dashboard"
+        return f"{said} ({by})" if said else by
+
+    async def each(self, change: Callable[[str], Awaitable[object]], done: str) -> str:
+        """The same for many schedules; what is not possible for one is told, and the rest goes
+        on."""
+        changed, failed = 0, list[str]()
+        for name in self.names:
+            try:
+                await change(name)
+                changed += 1
+            except TenureError as error:
+                failed.append(f"{name}: {error}")
+        if failed and not changed:
+            raise Conflict(" ".join(failed[:3]))
+        what = self.names[0] if len(self.names) == 1 else count(changed, "schedule")
+        more = f" Not possible: {' '.join(failed[:3])}" if failed else ""
+        return f"{done} {what}.{more}"
+
+
+async def pause(action: Action) -> str:
+    return await action.each(lambda name: action.access.pause(name, action.reason), "Paused")
+
+
+async def resume(action: Action) -> str:
+    return await action.each(action.access.resume, "Resumed")
+
+
+async def run_now(action: Action) -> str:
+    # The key is of the page: a form that is sent twice makes one run.
+    key = f"dashboard-{action.one('key')[:40]}"
+    return await action.each(lambda name: action.access.run_now(name, key), "Asked to run:")
+
+
+async def change(action: Action) -> str:
+    """Another trigger. Refused if somebody has changed the schedule since the page was made."""
+    name, version = action.one("name"), action.number("version")
+    await action.access.update(name, trigger=action.one("trigger"), expected_version=version)
+    return f"Changed when {name} fires."
+
+
+async def backfill(action: Action) -> str:
+    name = action.one("name")
+    start, end = stretch(action.one("start"), action.one("end"))
+    fired = await action.access.backfill(name, start, end, limit=MOST_BACKFILLED)
+    return f"Fired {count(len(fired), 'occurrence')} of {name} after all."
+
+
+async def retry(action: Action) -> str:
+    run = await action.access.retry(action.number("run"))
+    return f"Run {run.id} waits again."
+
+
+async def cancel(action: Action) -> str:
+    run = await action.access.cancel(action.number("run"))
+    told = (
+        "is cancelled" if run.state is RunState.CANCELLED else "is asked to end; its node is told"
+    )
+    return f"Run {run.id} {told}."
+
+
+async def evict(action: Action) -> str:
+    name, term = action.one("name"), action.one("term")
+
+    async def work(store: Store) -> bool:
+        current = await store.leases.read(name)
+        if current is None or current.holder is None or str(current.term) != term:
+            return False  # what was shown and agreed to is no longer there
+        seen = None if current.unreadable else current.term
+        return await store.leases.evict(name, f"evicted {action.reason}", seen) is not None
+
+    if not await action.reader.ask(work):
+        raise Conflict(f"{name} changed hands meanwhile. Nothing was changed.")
+    return f"Evicted the holder of {name}; term {term} is over."
+
+
+async def replay(action: Action) -> str:
+    relay, position = action.one("relay"), action.number("position")
+
+    async def work(store: Store) -> int:
+        return await store.relays.replay(relay, [position])
+
+    if not await action.reader.ask(work):
+        raise Conflict("That event is no longer parked. Nothing was changed.")
+    return f"The event is sent again to {relay}."
+
+
+ACTIONS: dict[str, Callable[[Action], Awaitable[str]]] = {
+    "pause": pause,
+    "resume": resume,
+    "run-now": run_now,
+    "change": change,
+    "backfill": backfill,
+    "retry": retry,
+    "cancel": cancel,
+    "evict": evict,
+    "replay": replay,
+}
+
+
+def routes(reader: Reader, sessions: Sessions) -> list[BaseRoute]:
+    async def act(request: Request) -> Response:
+        name = request.path_params["action"]
+        if name not in ACTIONS:
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such action.")
+        given = await checked_form(request, sessions)
+        then = given.pop("then", ["/"])[0]
+        action = Action(reader, request, given)
+        about = " ".join(f"{key}={field(','.join(given[key]))}" for key in sorted(given))
+        by = field(action.actor)
+        try:
+            said = await ACTIONS[name](action)
+        except TenureError as error:
+            _logger.warning(
+                "dashboard.refused action=%s by=%s %s error=%s", name, by, about, field(str(error))
+            )
+            raise
+        _logger.info("dashboard.acted action=%s by=%s %s", name, by, about)
+        inside = then if then.startswith("/") and not then.startswith(("//", "/\\")) else "/"
+        said = said[:LONGEST_SAID]
+        told = urlencode({"said": said, "mark": sessions.mark(said, request.state.session)})
+        link = f"{inside}{'&' if '?' in inside else '?'}{told}"
+        root = str(request.scope.get("root_path", ""))
+        return RedirectResponse(root + link, HTTPStatus.SEE_OTHER)
+
+    return [Route("/do/{action}", act, methods=["POST"])]

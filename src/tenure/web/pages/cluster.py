@@ -1,0 +1,169 @@
+"""Cluster: who leads, who lives, is all well?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tenure.model import Backlog, LeaseRecord, RunRecord, Tenure
+from tenure.node.names import LEADER, PRESENCE
+from tenure.web.drawing.colours import colours
+from tenure.web.drawing.lateness import Heatmap, heatmap
+from tenure.web.drawing.strip import HOURS, WIDTH, Stretch, stretches, strip
+from tenure.web.live import CLUSTER, RUNS
+from tenure.web.reading import Reader, Store, is_live
+from tenure.web.rendering import page
+
+LINES = 300
+"""How many lines of history are read."""
+NODES = 200
+SAMPLE = 500
+"""How many of the last runs the figures are about."""
+LATE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A row of the table of nodes; what a node says about itself may have been edited."""
+
+    record: LeaseRecord
+    colour: int
+    leads: bool
+    running: int
+
+    @property
+    def concurrency(self) -> int | None:
+        told = self.record.info.get("concurrency")
+        return told if isinstance(told, int) else None
+
+    @property
+    def load(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, self.running / self.concurrency) if self.concurrency else 0.0
+
+    @property
+    def skew(self) -> float:
+        told = self.record.info.get("skew")
+        return float(told) if isinstance(told, int | float) and isfinite(told) else 0.0
+
+    @property
+    def hung(self) -> int:
+        told = self.record.info.get("hung")
+        return told if isinstance(told, int) and told > 0 else 0
+
+    @property
+    def role(self) -> str:
+        if self.leads:
+            return "leads"
+        return "executes only" if self.record.info.get("leads") is False else "stands by"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the store found."""
+
+    now: datetime
+    leader: LeaseRecord | None
+    nodes: list[LeaseRecord]
+    claimed: dict[str, int]
+    backlog: Backlog
+    history: list[Tenure]
+    runs: list[RunRecord]
+    location: str
+
+    @property
+    def in_office(self) -> bool:
+        return self.leader is not None and self.leader.term == self.backlog.term
+
+    @property
+    def late(self) -> bool:
+        next_due = self.backlog.next_due
+        return next_due is not None and self.now - next_due > LATE
+
+    @property
+    def well(self) -> bool:
+        return self.leader is not None and self.in_office and not self.late
+
+
+async def take_look(store: Store) -> Look:
+    now = await store.lease_now()
+    leader = await store.leases.read(LEADER)
+    nodes = [each for each in await store.leases.all(PRESENCE) if is_live(each, now)]
+    claimed = {
+        node.holder: len(await store.runs.claimed(node.holder))
+        for node in nodes[:NODES]
+        if node.holder
+    }
+    return Look(
+        now,
+        leader if is_live(leader, now) else None,
+        sorted(nodes, key=lambda node: (node.acquired_at or now, node.name)),
+        claimed,
+        await store.schedules.backlog(LEADER),
+        await store.leases.history(LEADER, limit=LINES),
+        await store.overview.runs(limit=SAMPLE),
+        store.location,
+    )
+
+
+def routes(reader: Reader) -> list[BaseRoute]:
+    async def show(request: Request) -> Response:
+        look = await reader.ask(take_look)
+        leader, now = look.leader, look.now
+        first = now - timedelta(hours=HOURS)
+        lines = [each for each in stretches(look.history, leader, now) if each.end > first]
+        holders = {each.line.holder for each in lines} | {node.holder for node in look.nodes}
+        colour = colours(holders)
+        nodes = [
+            Node(
+                node,
+                colour.get(node.holder or "", 0),
+                leader is not None and node.holder == leader.holder,
+                look.claimed.get(node.holder or "", 0),
+            )
+            for node in look.nodes
+        ]
+        heat = heatmap(look.runs)
+        return page(
+            request,
+            "cluster.html",
+            topics=f"{CLUSTER} {RUNS} beat",
+            look=look,
+            now=now,
+            leader=leader,
+            nodes=nodes,
+            more=max(0, len(look.nodes) - NODES),
+            colour=colour,
+            bars=strip(look.history, leader, now, colour),
+            lines=lines[::-1],
+            hours=[now - timedelta(hours=HOURS - n * 4) for n in range(7)],
+            width=WIDTH,
+            heat=heat,
+            takeovers=_takeovers(lines, heat),
+            location=look.location,
+            namespace=reader.access.namespace,
+            whole_day=len(look.history) < LINES,
+        )
+
+    return [Route("/", show)]
+
+
+def _takeovers(lines: Sequence[Stretch], heat: Heatmap | None) -> list[tuple[float, str]]:
+    """Where in the heat map somebody else began to lead, from 0 to 1."""
+    if heat is None:
+        return []
+    length = max((heat.end - heat.begin).total_seconds(), 1.0)
+    return [
+        (
+            (each.begin - heat.begin).total_seconds() / length,
+            f"Term {each.line.term} began: pid {each.line.pid} on {each.line.host}",
+        )
+        for each in lines
+        if heat.begin <= each.begin <= heat.end
+    ]

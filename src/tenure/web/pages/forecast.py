@@ -1,0 +1,46 @@
+"""Forecast: where the next 24 hours are crowded, and where there is room."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tenure.web.forecast import BUCKETS, HOURS, MINUTES, Forecaster
+from tenure.web.reading import Reader, Store
+from tenure.web.rendering import page
+
+FIRST_WITHIN = 2.0
+"""Seconds that the first visitor waits for it."""
+FREE = 6
+
+
+def routes(reader: Reader, forecaster: Forecaster) -> list[BaseRoute]:
+    async def show(request: Request) -> Response:
+        async def ask(store: Store) -> object:
+            return await store.now()
+
+        now = await reader.ask(ask)
+        made = await forecaster.wait(FIRST_WITHIN)
+        given = request.query_params.get("at", "")
+        at = int(given) if given.isdecimal() and len(given) < 4 and int(given) < BUCKETS else None
+        hours = [] if made is None else [made.bucket(n * 48) for n in range(7)]
+        quiet = []
+        if made is not None:
+            quiet = sorted(range(BUCKETS), key=lambda n: (made.counts[n], n))[:FREE]
+        return page(
+            request,
+            "forecast.html",
+            topics="beat",
+            now=now,
+            made=made,
+            trouble=forecaster.trouble,
+            at=at,
+            buckets=BUCKETS,
+            minutes=MINUTES,
+            hours=hours,
+            span_hours=HOURS,
+            quiet=sorted(quiet),
+        )
+
+    return [Route("/forecast", show)]

@@ -1,0 +1,161 @@
+"""Schedules: find one among a hundred thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tenure.model import RunState, Schedule, Sought
+from tenure.schedules.changes import ORPHANED
+from tenure.web import telling
+from tenure.web.live import CHANGES, RUNS
+from tenure.web.reading import Reader, Store
+from tenure.web.rendering import page
+
+SHOWN = 50
+STRIP = 50
+RECENT_RUNS = 1_000
+"""Among so many of the last runs those that failed are looked for."""
+LATE = 10.0
+BULK = 500
+FACETS = {
+    "": "All",
+    "failing": "Failing",
+    "late": "Late",
+    "paused": "Not active",
+    "orphaned": "Orphaned",
+}
+ACTIONS = {"pause": "Pause", "resume": "Resume", "run-now": "Run now"}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What the URL asks for, so that it can be passed on."""
+
+    text: str
+    facet: str
+    tenant: str
+    app: str
+    after: str
+
+    @classmethod
+    def of(cls, request: Request) -> Search:
+        given = request.query_params
+        facet = given.get("facet", "")
+        return cls(
+            given.get("q", "").strip()[:200],
+            facet if facet in FACETS else "",
+            given.get("tenant", "")[:200],
+            given.get("app", "")[:200],
+            given.get("after", "")[:200],
+        )
+
+    @property
+    def sought(self) -> Sought:
+        return Sought(
+            text=self.text or None,
+            tenant=self.tenant or None,
+            app=self.app or None,
+            active=False if self.facet in ("paused", "orphaned") else None,
+            reason=ORPHANED if self.facet == "orphaned" else None,
+            late=LATE if self.facet == "late" else None,
+        )
+
+    def query(self, **changes: str) -> dict[str, str]:
+        given = {"q": self.text, "facet": self.facet, "tenant": self.tenant, "app": self.app}
+        return given | changes
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    now: datetime
+    schedules: list[Schedule]
+    more: bool
+    recent: dict[int, list[str]]
+
+
+async def find(store: Store, search: Search, limit: int) -> tuple[list[Schedule], bool]:
+    """Those on this page, and whether there are more."""
+    if search.facet == "failing":
+        runs = await store.overview.runs(limit=RECENT_RUNS)
+        bad = (RunState.FAILED, RunState.LOST)
+        names = sorted({run.schedule for run in runs if run.state in bad and run.schedule})
+        names = [n for n in names if search.text.lower() in n.lower() and n > search.after]
+        some = await store.schedules.find(names[: limit * 2], tenant=search.tenant or None)
+        found = [s for s in some.values() if search.app in ("", s.spec.app)]
+        return found[:limit], len(found) > limit
+    found = await store.overview.schedules(
+        search.sought, limit=limit + 1, after=search.after or None
+    )
+    return found[:limit], len(found) > limit
+
+
+def routes(reader: Reader) -> list[BaseRoute]:
+    async def show(request: Request) -> Response:
+        search = Search.of(request)
+
+        async def ask(store: Store) -> Found:
+            found, more = await find(store, search, SHOWN)
+            recent = await store.schedules.recent([s.uid for s in found], STRIP)
+            return Found(await store.now(), found, more, recent)
+
+        found = await reader.ask(ask)
+        return page(
+            request,
+            "schedules.html",
+            topics=f"{CHANGES} {RUNS}",
+            now=found.now,
+            search=search,
+            facets=FACETS,
+            rows=[
+                (s, telling.state(s), telling.rule(s), found.recent.get(s.uid, [])[::-1])
+                for s in found.schedules
+            ],
+            tones=telling.TONES,
+            more=found.more,
+            tenants=any(s.tenant for s in found.schedules),
+            strip=STRIP,
+            recent_runs=RECENT_RUNS,
+        )
+
+    async def bulk(request: Request) -> Response:
+        """What a change of many would hit, before it is made."""
+        action = request.query_params.get("action", "")
+        if action not in ACTIONS:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "There is no such action.")
+        search, names = Search.of(request), request.query_params.getlist("name")[:BULK]
+
+        async def ask(store: Store) -> tuple[datetime, Sequence[Schedule], bool]:
+            if names:
+                return await store.now(), list((await store.schedules.find(names)).values()), False
+            return await store.now(), *await find(store, search, BULK)
+
+        now, found, more = await reader.ask(ask)
+        hit = [s for s in found if _changes(action, s)]
+        return page(
+            request,
+            "bulk.html",
+            now=now,
+            action=action,
+            label=ACTIONS[action],
+            hit=hit,
+            spared=[s for s in found if s not in hit],
+            more=more,
+            most=BULK,
+            state=telling.state,
+            tones=telling.TONES,
+            key=request.state.proof[:8],
+        )
+
+    return [Route("/schedules", show), Route("/bulk", bulk)]
+
+
+def _changes(action: str, schedule: Schedule) -> bool:
+    return action == "run-now" or schedule.active is (action == "pause")
