@@ -3,39 +3,48 @@
 TenureError
 ├── ConfigError            wrong settings, URL, trigger or arguments: nothing was changed
 │   ├── InvalidTrigger
-│   │   └── UnknownTrigger  stored by a newer version of Tenure: not wrong, only not known here
+│   │   └── UnknownTrigger  stored by a newer version of Tenure: not wrong, only unknown here
 │   ├── InvalidSchedule
-│   │   └── BeyondHistory   it may have been run, and been removed from history since
+│   │   └── BeyondHistory   it may have been run, and deleted from history since
+│   ├── InvalidEvent
 │   └── UnknownTask
-├── NotFound               no schedule, run or lease of that name
-├── Conflict               it exists already, or changed since you read it
+├── NotFound               no schedule, run or lease with that name
+├── Conflict               it already exists, or changed since you read it
+├── NoResult               a run has no result to return
+│   ├── TaskFailed         it failed, or was lost with its node
+│   ├── TaskCancelled      it was cancelled
+│   ├── ResultNotKept      it succeeded, and what its task returned was not kept
+│   └── ResultTimeout      it has not ended in time
+├── ProcessDied            the process of an isolated task ended before the task did
 ├── StoreError             the store answered with something unexpected
 │   ├── StoreUnavailable   timeout, lock or connection: safe to try again
 │   └── SchemaMismatch     the tables are older or newer than this code
-├── LeaseHeld              somebody else holds it
+├── TransactionLost        the transaction lent to a task or a consumer's batch is over
+├── LeaseHeld              another holder has it
 ├── LeaseLost              it was yours and is no longer: stop what it guarded
 └── Fenced                 a newer term has taken office: the write was refused
 
-`Retry` is no error: a task raises it to be run again later.
+`Retry` and `Cancelled` are not errors: a task raises them to be run again later, or to end its run
+as cancelled.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.printable import one_line
+from tenure.printable import brief, one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tenure.model import LeaseRecord, Schedule
+    from tenure.model import LeaseRecord, RunRecord, Schedule
 
 
 class TenureError(Exception):
     """Something in Tenure went wrong."""
 
     stage: str | None = None
-    """While starting: the stage that failed, of those in startup.py."""
+    """While starting: the stage that failed, of those in node/stages.py."""
 
     def __str__(self) -> str:
         """One line, whatever came into it from a store, a server or a driver."""
@@ -59,20 +68,27 @@ class InvalidSchedule(ConfigError):
 
 
 class BeyondHistory(InvalidSchedule):
-    """These times may have been run, and their runs removed since. Nothing was changed."""
+    """These times may have been run, and their runs deleted since. Nothing was changed."""
 
     def __init__(self, message: str, since: datetime) -> None:
         super().__init__(message)
         self.since = since
         """All runs that ended after this are on record."""
 
+    def __reduce__(self) -> tuple[type[BeyondHistory], tuple[str, datetime]]:
+        return type(self), (self.args[0], self.since)
+
+
+class InvalidEvent(ConfigError):
+    """An event that cannot be stored, or not passed on."""
+
 
 class UnknownTask(ConfigError):
-    """No task of that name is declared in this process."""
+    """This process declares no task with that name."""
 
 
 class NotFound(TenureError, LookupError):
-    """Nothing of that name is stored."""
+    """Nothing with that name is stored."""
 
 
 class Conflict(TenureError):
@@ -82,6 +98,39 @@ class Conflict(TenureError):
         super().__init__(message)
         self.schedule = schedule
         """As it is now, if that is known."""
+
+
+class NoResult(TenureError):
+    """A run has no result to return."""
+
+    def __init__(self, message: str, run: RunRecord | None = None) -> None:
+        super().__init__(message)
+        self.run = run
+        """As it is now; `run.error` is the whole error of its task."""
+
+
+class TaskFailed(NoResult):
+    """The run failed, or was lost with its node."""
+
+
+class TaskCancelled(NoResult):
+    """The run was cancelled."""
+
+
+class ResultNotKept(NoResult):
+    """The run succeeded, and what its task returned was not kept."""
+
+
+class ResultTimeout(NoResult, TimeoutError):
+    """The run has not ended in time. It goes on."""
+
+
+class ProcessDied(TenureError):
+    """The process of an isolated task ended before the task did: `retry_on` can name it."""
+
+    def __str__(self) -> str:
+        """With the last lines that the process wrote."""
+        return Exception.__str__(self)
 
 
 class StoreError(TenureError):
@@ -96,8 +145,13 @@ class SchemaMismatch(StoreError):
     """The tables are older or newer than this code. Run `tenure migrate`, or upgrade Tenure."""
 
 
+class TransactionLost(TenureError):
+    """The transaction that was lent to a task is over: the task ended it, or its time was up. Or a
+    consumer's batch is used again after its transaction."""
+
+
 class LeaseHeld(TenureError):
-    """Somebody else holds the lease."""
+    """Another holder has the lease."""
 
     def __init__(self, message: str, record: LeaseRecord | None = None) -> None:
         super().__init__(message)
@@ -113,8 +167,35 @@ class Fenced(TenureError):
 
 
 class Retry(Exception):
-    """Raised by a task that wants to be run again, after `delay` seconds or its usual backoff."""
+    """Raised by a task that wants to be run again, after `delay` seconds or its usual backoff.
+
+    A delay until a moment that has passed, below 0, is over at once. `ConfigError` if it is no
+    number of seconds: then that is what the task raised.
+    """
 
     def __init__(self, reason: str = "asked to be run again", delay: float | None = None) -> None:
+        from tenure.model import SECONDS_MOST  # here, since every command needs the errors
+
         super().__init__(reason)
-        self.delay = delay
+        if delay is not None and not _is_delay(delay, SECONDS_MOST):
+            raise ConfigError(
+                f"Retry(delay={brief(delay)}): that is not a number of seconds up to"
+                f" {SECONDS_MOST:,} (100 years), such as 30."
+            )
+        self.delay = None if delay is None else float(max(delay, -SECONDS_MOST))
+
+
+class Cancelled(Exception):
+    """Raised by a task that ends before its work is done: its run is cancelled, not failed.
+
+    `run.check()` raises it if the run was told to come to an end.
+    """
+
+    def __init__(self, reason: str = "cancelled while it ran") -> None:
+        super().__init__(reason)
+
+
+def _is_delay(value: object, most: float) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return value <= most  # NaN is not

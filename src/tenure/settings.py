@@ -1,12 +1,21 @@
-"""The numbers of a node, checked when they are given."""
+"""A node's settings, checked when they are given."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from tenure.errors import ConfigError
+from tenure.model import LONGEST_TTL
+from tenure.printable import brief, nearest
 
-TTL_LIMITS = (0.5, 86_400.0)
+TTL_LIMITS = (0.5, LONGEST_TTL)
+RESULT_LIMIT = 8_192
+LENT_CONNECTIONS = 5
+LENT_HOLD = 1.0
+PAYLOAD_MOST = 1_000_000
+"""In bytes. The tables refuse rows that are not much longer: all that is due is read at once."""
 _POSITIVE = (
     "batch",
     "poll",
@@ -15,14 +24,22 @@ _POSITIVE = (
     "reap_every",
     "rollout_poll",
     "payload_limit",
+    "result_limit",
     "jump_limit",
     "jump_hold",
+    "skew_limit",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a node behaves. All durations are seconds."""
+    """How a node behaves. All durations are in seconds."""
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __new__(cls, *args: Any, **given: Any) -> Self:
+            check_keywords("Settings", given, cls.__dataclass_fields__)
+            return object.__new__(cls)
 
     ttl: float = 15.0
     """How long a lease lives without a renewal: the takeover time where no hint helps."""
@@ -32,21 +49,30 @@ class Settings:
     """How much earlier than the store a holder gives up; ttl/20 unless given."""
     concurrency: int = 20
     """How many runs this node executes at a time. 0: it only schedules."""
+    queues: tuple[str, ...] = ()
+    """The queues whose tasks this node executes. Empty: all of them."""
+    lent_connections: int | None = None
+    """How many connections transactional tasks have at a time, on PostgreSQL; 5 unless given, or
+    `concurrency` if that is less."""
+    leads: bool = True
+    """May this node lead? False: it only executes."""
     batch: int = 1_000
     """How many due schedules one firing transaction takes."""
     poll: float = 1.0
-    """How often a standby looks at the leadership. Wake-ups and hints make it faster."""
+    """How often a standby looks at a leadership that has not been renewed for ttl/2; before that it
+    looks every ttl/3 or 5 s. Wake-ups and hints make it faster."""
     hint_every: float = 0.1
-    """How often a standby looks for a hint that the leader died."""
+    """How often a deputy looks for a hint that the leader died, where it is not told. The leader
+    looks five times as rarely whether others are proven dead."""
     idle_poll: float = 5.0
     """How often leader and workers look for work without having been woken."""
     reap_every: float = 2.0
     """How often the leader looks for runs of dead nodes."""
     rollout_poll: float = 5.0
-    """How often a node looks for nodes of other releases that came or went; while none do, four
-    times less often."""
+    """How often the leader lists the nodes, and how often each looks at what it made known: have
+    nodes of other editions come or gone?"""
     rollout_grace: float = 15.0
-    """How long the last nodes of a release may be away, restarting perhaps, before an older
+    """How long the last nodes of an edition may be away, restarting perhaps, before an older
     definition returns, and before what nobody declares is orphaned."""
     grace: float = 30.0
     """How long a polite stop waits for running tasks."""
@@ -58,19 +84,21 @@ class Settings:
     """The wait before the first retry; doubled each time, 5 minutes at the most."""
     payload_limit: int = 262_144
     """The longest JSON text of keyword arguments, in bytes."""
+    result_limit: int = RESULT_LIMIT
+    """The longest JSON text of what a task returns that is kept, in bytes."""
     jump_limit: float = 60.0
     """A jump of the store's clock beyond this is held back until it is confirmed."""
     jump_hold: float = 30.0
     """How long a jump must last to be believed."""
+    skew_limit: float = 2.0
+    """A greater difference between this node's clock and the store's is told as a warning."""
 
     def __post_init__(self) -> None:
         check_ttl(self.ttl)
-        if not 0 < self.renew_every <= self.ttl / 3:
-            raise ConfigError(
-                f"heartbeat must satisfy 0 < heartbeat <= ttl/3, so that two renewals may fail"
-                f" before the lease does: heartbeat={self.renew_every:g}, ttl/3={self.ttl / 3:g}."
-                f" Raise ttl or lower heartbeat."
-            )
+        object.__setattr__(self, "queues", check_queues(self.queues))
+        if not isinstance(self.leads, bool):
+            raise ConfigError(f"leads must be True or False, not {self.leads!r}.")
+        check_heartbeat(self.renew_every, self.ttl)
         if not 0 < self.safety <= self.ttl / 3:
             raise ConfigError(
                 f"margin must satisfy 0 < margin <= ttl/3: margin={self.safety:g},"
@@ -79,6 +107,16 @@ class Settings:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be greater than 0, not {getattr(self, name)!r}.")
+        if self.lent_connections is not None and self.lent_connections <= 0:
+            raise ConfigError(
+                f"lent_connections must be greater than 0, not {self.lent_connections!r}."
+            )
+        for name in ("payload_limit", "result_limit"):
+            if getattr(self, name) > PAYLOAD_MOST:
+                raise ConfigError(
+                    f"{name} must be at most {PAYLOAD_MOST}, not {getattr(self, name)!r}: a store"
+                    " takes no more. Store the data elsewhere and pass its key."
+                )
         for name in (
             "concurrency",
             "grace",
@@ -90,6 +128,10 @@ class Settings:
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative: {getattr(self, name)!r}.")
 
+    def executes(self, queue: str) -> bool:
+        """Does this node execute the tasks of this queue?"""
+        return self.concurrency > 0 and (not self.queues or queue in self.queues)
+
     @property
     def renew_every(self) -> float:
         return self.ttl / 5 if self.heartbeat is None else self.heartbeat
@@ -97,6 +139,17 @@ class Settings:
     @property
     def safety(self) -> float:
         return self.ttl / 20 if self.margin is None else self.margin
+
+    @property
+    def lent(self) -> int:
+        """How many connections transactional tasks have at a time."""
+        return self.lent_connections or max(1, min(self.concurrency, LENT_CONNECTIONS))
+
+    @property
+    def lent_hold(self) -> float:
+        """How long a transactional task may keep all others from writing, where a store has one
+        writer: a heartbeat that waits for it still comes in time."""
+        return min(LENT_HOLD, self.ttl / 5)
 
     @property
     def call_timeout(self) -> float:
@@ -109,7 +162,45 @@ class Settings:
         return 0.9 * self.call_timeout
 
 
+def check_keywords(what: str, given: Iterable[str], *known: Iterable[str]) -> None:
+    """Refuse arguments that do not exist, and name those that do: Python names its function."""
+    names = [name for some in known for name in some]
+    for name in given:
+        if name not in names:
+            raise ConfigError(
+                f"{what}() takes no argument {name!r}.{nearest(name, names)} It takes"
+                f" {', '.join(names)}."
+            )
+
+
 def check_ttl(ttl: float) -> None:
     low, high = TTL_LIMITS
-    if not low <= ttl <= high:
+    if not is_number(ttl) or not low <= ttl <= high:
         raise ConfigError(f"ttl must be between {low:g} and {high:g} seconds, not {ttl!r}.")
+
+
+def check_heartbeat(heartbeat: float, ttl: float) -> None:
+    if not is_number(heartbeat):
+        raise ConfigError(f"heartbeat must be a number of seconds, not {brief(heartbeat)}.")
+    if not 0 < heartbeat <= ttl / 3:
+        raise ConfigError(
+            f"heartbeat must satisfy 0 < heartbeat <= ttl/3, so that two renewals may fail"
+            f" before the lease does: heartbeat={heartbeat:g}, ttl/3={ttl / 3:g}."
+            f" Raise ttl or lower heartbeat."
+        )
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_queues(queues: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(queues, str):
+        raise ConfigError(f"queues is a list of names, not one: write queues=[{queues!r}].")
+    return tuple(dict.fromkeys(check_queue(name) for name in queues))
+
+
+def check_queue(name: object) -> str:
+    if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
+        raise ConfigError(f"queues: a name is 1 to 200 printable characters, not {brief(name)}.")
+    return name

@@ -1,4 +1,7 @@
-"""The `tenure` command. One file per noun; a file is imported when its command is used."""
+"""The `tenure` command. One file or package per noun, imported when its command is used.
+
+The top: nothing imports it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import click
 
-from tenure.cli.errors import told_plainly
+from tenure.cli.errors import GIVEN, told_plainly
 
 # Each command is the object of that name in the module of that name. The line beside it is here,
 # so that the list of commands can be shown without importing them.
@@ -15,16 +18,18 @@ COMMANDS = {
     "run": "Run the scheduler of a module until it is told to stop.",
     "demo": "See it work: three nodes on SQLite, the leader killed before your eyes.",
     "status": "Who leads, which nodes live, what is due and waiting.",
-    "schedules": "List, show, add, change, pause, resume, run and remove schedules.",
-    "runs": "List runs and show one, with its error.",
+    "schedules": "List, show, add, change, rename, pause, resume, run and remove schedules.",
+    "enqueue": "Run a task once, without a schedule.",
+    "runs": "List, show, cancel and retry runs.",
+    "events": "List and follow events; see who has read them; what could not be delivered.",
+    "relay": "Deliver events to Kafka, Redis Streams or a webhook.",
     "leases": "Who holds which lease and lock; their history; evict by force.",
-    "prune": "Delete old runs, occurrences, lease history and unused leases, now.",
+    "dashboard": "Pages for people on call, and the HTTP API.",
+    "prune": "Delete old runs, occurrences, events, lease history and unused leases, now.",
     "doctor": "Check the store and the cluster, and say what to do.",
     "migrate": "Create the tables, or bring them up to date.",
     "backup": "Copy a SQLite store to a file, while everything runs.",
 }
-
-_GIVEN = "tenure.given"
 
 
 class Commands(click.Group):
@@ -50,11 +55,11 @@ class Commands(click.Group):
         given = list(args)
         with told_plainly(given):
             context = super().make_context(info_name, args, *rest, **extra)
-        context.meta[_GIVEN] = given
+        context.meta[GIVEN] = given
         return context
 
     def invoke(self, ctx: click.Context) -> object:
-        with told_plainly(ctx.meta[_GIVEN]):
+        with told_plainly(ctx.meta[GIVEN]):
             return super().invoke(ctx)
 
 
@@ -65,13 +70,13 @@ def main() -> None:
 
     \b
     Examples:
-      tenure run app:scheduler                 start a node; start as many as you like
-      tenure status                            who leads, and is all well?
-      tenure schedules show digest             when will it run, and why did it not?
-      tenure doctor --url sqlite:///jobs.db    what is wrong, and what to do
+      tenure run app:scheduler               start a node, as many as you like
+      tenure status                          who leads, and is all well?
+      tenure schedules show digest           when will it run; why did it not?
+      tenure doctor --url sqlite:///jobs.db  what is wrong, and what to do
 
     The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder. A URL with a
     password belongs in a file (--url-file, $TENURE_URL_FILE) or the variable, not in a
     command: every user of the machine can read the arguments of a process.
-    Exit codes: 0 done; 1 the thing asked about is not so, or failed; 2 wrong usage.
+    Exit codes: 0 done; 1 the answer is no, or the command failed; 2 wrong usage.
     """

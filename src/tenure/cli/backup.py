@@ -13,7 +13,7 @@ from tenure.backends.base import BacksUp
 from tenure.cli.output import print_json, say
 from tenure.cli.progress import Progress
 from tenure.cli.store import Store, as_json, chosen, url_option
-from tenure.clock import SystemClock
+from tenure.process.clock import SystemClock
 
 
 @click.command()
@@ -24,8 +24,8 @@ from tenure.clock import SystemClock
 def backup(as_json: bool, force: bool, file: Path, **given: Any) -> None:
     """Copy a SQLite store to FILE, while everything runs.
 
-    The copy is the store as it is at one instant: all that was committed before, nothing by
-    halves. It is checked before it gets its name.
+    The copy is the store as it is at one instant, with everything that was committed before. It is
+    checked before it gets its name.
 
     \b
     Examples:
@@ -33,18 +33,18 @@ def backup(as_json: bool, force: bool, file: Path, **given: Any) -> None:
       tenure backup --url sqlite:////var/lib/app/tenure.db --force latest.db
       tenure backup "/backup/tenure-$(date +%F).db" --json
     """
-    store = Store.parse(chosen("url", given), "default", redis=True)
+    store = Store.parse(chosen("url", given), "default", alone=True)
     if not store.has_schedules:
         raise click.UsageError(
-            "leases in Redis need no backup: restored, they would name holders that are long gone."
+            "leases need no backup: restored leases would name holders that are long gone."
             " Back up the store of the schedules: --url sqlite:///… (PostgreSQL: pg_dump)."
         )
-    backend = store.make()
+    backend = store.whole()
     if not isinstance(backend, BacksUp):
         raise click.UsageError(
-            f"{backend.location} has tools of its own for this: use pg_dump (--schema=tenure for"
-            " Tenure's tables alone), which copies a database that is in use as it is at one"
-            " instant; or the backups of your provider. This command copies SQLite files."
+            f"{backend.location} has its own tools for this: for PostgreSQL use pg_dump"
+            " (--schema=tenure for Tenure's tables alone), which copies a database in use as it is"
+            " at one instant, or your provider's backups. This command copies SQLite files."
         )
     clock = SystemClock()
     begun = clock.monotonic()

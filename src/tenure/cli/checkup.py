@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
 
-from tenure.address import NOWHERE, Address
-from tenure.changes import is_orphaned
-from tenure.cli.held import state
-from tenure.cli.output import count, relative, span
+from tenure.backends.address import NOWHERE, Address
+from tenure.cli.events.checks import check_groups, check_log, check_relays
+from tenure.cli.hung import check_hung
+from tenure.cli.lease_output import state
+from tenure.cli.skew import check_skews
 from tenure.cli.store import Opened
-from tenure.clock import SystemClock
-from tenure.model import Backlog, Finding, LeaseRecord, RunRecord, Schedule, Severity
-from tenure.node import LEADER
-from tenure.planning import SET_ASIDE
-from tenure.presence import PRESENCE
+from tenure.errors import TenureError
+from tenure.model import (
+    OWN_LOCK,
+    Backlog,
+    EventGroup,
+    Finding,
+    LeaseRecord,
+    LoggedEvent,
+    RelayStatus,
+    RunRecord,
+    Schedule,
+    Severity,
+)
+from tenure.node.names import LEADER, PRESENCE, RELAY
+from tenure.process.clock import SystemClock
+from tenure.schedules.changes import is_orphaned
+from tenure.schedules.planning import CANNOT_BE_PLANNED, SET_ASIDE
+from tenure.tasks.arguments import LOCK_TOO_LONG
+from tenure.tasks.payload import TOO_LARGE
+from tenure.words import count, relative, span
 
+T = TypeVar("T")
 LATE = timedelta(seconds=10)
 WAITED_LONG = timedelta(minutes=1)
 SKEW, JUMP = 1.0, 5.0
@@ -23,30 +43,93 @@ _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 
 async def check_cluster(backend: Opened) -> list[Finding]:
+    """Each check by itself: what one of them stumbles over is a finding, and the others go on."""
+    found: list[Finding] = []
     before = SystemClock().now()
-    now = await backend.schedules.now()
+    now = await backend.now()
     lease_now = await backend.lease_now() if backend.leases_elsewhere else now
-    leader = await backend.leases.read(LEADER)
-    presences = await backend.leases.all(PRESENCE)
-    live = {node.holder or "" for node in presences if state(node, lease_now) == "live"}
-    schedules = await backend.schedules.all(limit=100_000)
-    backlog = await backend.schedules.backlog()
-    claimed = await backend.runs.all(state="claimed", limit=10_000)
-    newest = await _newest(backend)
-    return [
-        check_leader(
-            leader, lease_now, busy=bool(live or backlog.waiting or any_active(schedules))
-        ),
-        check_nodes(live, claimed),
-        check_ticks(backlog, leader is not None and state(leader, lease_now) == "live"),
-        check_waiting(backlog, backend.address),
-        *check_schedules(schedules, backend.address),
-        check_clock(now, before, newest, leader),
-    ]
+    leader = await asked("leader", lambda: backend.leases.read(LEADER), found, None)
+    presences = await asked(
+        "nodes", lambda: backend.leases.all(PRESENCE), found, list[LeaseRecord]()
+    )
+    alive = [node for node in presences if state(node, lease_now) == "live"]
+    live = {node.holder or "" for node in alive}
+    named = await asked(
+        "schedules", lambda: backend.schedules.find(limit=100_000), found, dict[str, Schedule]()
+    )
+    schedules = list(named.values())
+    backlog = await asked(
+        "due",
+        lambda: backend.schedules.backlog(LEADER),
+        found,
+        Backlog(now, 0, None, 0, 0, None),
+    )
+    claimed = await asked(
+        "nodes",
+        lambda: backend.runs.find(state="claimed", limit=10_000),
+        found,
+        list[RunRecord](),
+    )
+    groups = await asked("events", backend.events.groups, found, list[EventGroup]())
+    events = await asked("events", lambda: backend.events.find(limit=1), found, list[LoggedEvent]())
+    unplaced = next((event for event in events if not event.position), None)
+    relays = await asked("relays", backend.relays.all, found, list[RelayStatus]())
+    held = await asked("relays", lambda: backend.leases.all(RELAY), found, list[LeaseRecord]())
+    running = {each.name for each in held if state(each, lease_now) == "live"}
+    hint = await asked("leader", backend.leases_unknown, found, None)
+    newest = await asked("clock", lambda: _newest(backend), found, None)
+    led = leader is not None and state(leader, lease_now) == "live"
+    busy = bool(live or backlog.waiting or unplaced or any_active(schedules))
+    checks: dict[str, Callable[[], list[Finding]]] = {
+        "leader": lambda: [check_leader(leader, lease_now, busy=busy, nodes=alive, hint=hint)],
+        "office": lambda: check_office(leader if led else None, backlog.term, backend.address),
+        "nodes": lambda: [check_nodes(live, claimed)],
+        "hung runs": lambda: check_hung(alive, backend.address),
+        "due": lambda: [check_ticks(backlog, led)],
+        "waiting runs": lambda: [check_waiting(backlog, backend.address)],
+        "schedules": lambda: check_schedules(schedules, backend.address),
+        "events": lambda: [
+            *check_log(unplaced, now, led=led),
+            *check_groups(groups, now, backend.address),
+        ],
+        "relays": lambda: check_relays(relays, running, now, backend.address),
+        "locks": lambda: check_locks(schedules, backend.address),
+        "clock": lambda: [check_clock(now, before, newest, leader), *check_skews(alive)],
+    }
+    for name, check in checks.items():
+        try:
+            found += check()
+        except Exception as error:  # noqa: BLE001 - one check is not to keep us from the others
+            found.append(unexpected(name, error))
+    return found
+
+
+async def asked(
+    check: str, question: Callable[[], Awaitable[T]], found: list[Finding], unknown: T
+) -> T:
+    """The store's answer. If it has none, that is a finding, and `unknown` stands for it."""
+    try:
+        return await question()
+    except TenureError as error:
+        found.append(Finding(check, _PROBLEM, str(error)))
+    except Exception as error:  # noqa: BLE001 - one check is not to keep us from the others
+        found.append(unexpected(check, error))
+    return unknown
+
+
+def unexpected(check: str, error: Exception) -> Finding:
+    """What nobody has thought of."""
+    return Finding(
+        check,
+        _PROBLEM,
+        f"it could not be checked: {type(error).__name__}: {error}",
+        "If a row is named above, mend it first. If none is, report it: it is a defect in Tenure.",
+    )
 
 
 async def check_leases(backend: Opened) -> list[Finding]:
     """The same where there is nothing but leases."""
+    before = SystemClock().now()
     now = await backend.lease_now()
     records = await backend.leases.all()
     live = [record for record in records if state(record, now) == "live"]
@@ -54,12 +137,29 @@ async def check_leases(backend: Opened) -> list[Finding]:
     findings = [Finding("leases", _OK, f"{count(len(live), 'live lease')} of {len(records):,}")]
     leader = next((record for record in records if record.name == LEADER), None)
     if leader is not None:
-        findings.append(check_leader(leader, now, busy=bool(nodes)))
-    return findings
+        findings.append(check_leader(leader, now, busy=bool(nodes), nodes=nodes))
+    return [*findings, check_clock(now, before, None, leader)]
 
 
-def check_leader(leader: LeaseRecord | None, now: datetime, *, busy: bool) -> Finding:
+def check_leader(
+    leader: LeaseRecord | None,
+    now: datetime,
+    *,
+    busy: bool,
+    nodes: Sequence[LeaseRecord] = (),
+    hint: str | None = None,
+) -> Finding:
+    """`nodes`: those that live. `hint`: why they may not be seen from here."""
+    if leader is None and hint is not None:
+        return Finding("leader", _WARNING, "it is not known here who leads", hint)
     if leader is None or state(leader, now) != "live":
+        if nodes and all(node.info.get("leads") is False for node in nodes):
+            return Finding(
+                "leader",
+                _PROBLEM,
+                "nobody leads: every node here only executes (leads=False, --no-lead)",
+                "Start one that leads: tenure run MODULE:ATTR, without --no-lead.",
+            )
         return Finding(
             "leader",
             _PROBLEM if busy else _WARNING,
@@ -69,6 +169,8 @@ def check_leader(leader: LeaseRecord | None, now: datetime, *, busy: bool) -> Fi
         )
     renewed = f"renewed {relative(leader.renewed_at, now)}" if leader.renewed_at else ""
     text = f"pid {leader.pid} on {leader.host}, term {leader.term}, ttl {leader.ttl:g} s, {renewed}"
+    if leader.unreadable:
+        return Finding("leader", _WARNING, f"{text}; {leader.unreadable}", "See the rows above.")
     if leader.renewed_at is not None and now - leader.renewed_at > timedelta(
         seconds=leader.ttl * 2 / 3
     ):
@@ -80,6 +182,25 @@ def check_leader(leader: LeaseRecord | None, now: datetime, *, busy: bool) -> Fi
             " at that process.",
         )
     return Finding("leader", _OK, text)
+
+
+def check_office(leader: LeaseRecord | None, term: int, at: Address = NOWHERE) -> list[Finding]:
+    """Of a leader that lives: does the store take what it writes?"""
+    if leader is None or leader.unreadable or term == leader.term:
+        return []
+    if term < leader.term:
+        text = f"term {leader.term} leads and is not in office yet: term {term} is"
+        return [Finding("office", _WARNING, text, "It takes office within a moment. Look again.")]
+    return [
+        Finding(
+            "office",
+            _PROBLEM,
+            f"term {term} is in office, above term {leader.term} of the leader: nobody can fire",
+            "The leader finds out, and asks for a term above it, within seconds. If this stays,"
+            f" its log says why; or have another lead:"
+            f" `{at.command('leases', 'evict', name=LEADER)}`",
+        )
+    ]
 
 
 def check_nodes(live: set[str], claimed: list[RunRecord]) -> Finding:
@@ -103,9 +224,10 @@ def check_ticks(backlog: Backlog, led: bool) -> Finding:
             _PROBLEM,
             f"{backlog.due:,} schedules are due and not fired, the oldest"
             f" {relative(backlog.next_due, backlog.now)}",
-            "The leader does not get through: see the write lock above and its log."
+            "The leader does not get through: its log says why, and names who is in the way. If a"
+            " lock or an open transaction is listed above, start there."
             if led
-            else "They are fired, by their catch-up policy, as soon as somebody leads.",
+            else "They are fired, by their catch-up policy, as soon as there is a leader.",
         )
     if backlog.next_due is None:
         return Finding("due", _OK, "nothing is planned")
@@ -138,11 +260,41 @@ def check_schedules(schedules: list[Schedule], at: Address = NOWHERE) -> list[Fi
             "schedules",
             _PROBLEM,
             f"{schedule.name!r} does not fire; {schedule.reason}",
-            "Mend its trigger (start the code that declares it, or scheduler.update), then:"
+            f"{_mending(schedule, at)}, then:"
             f" `{at.command('schedules', 'resume', name=schedule.name)}`",
         )
         for schedule in broken[:20]
     ]
+
+
+def _mending(schedule: Schedule, at: Address) -> str:
+    """What to do about the reason for which it was set aside."""
+    reason = (schedule.reason or "").removeprefix(f"{SET_ASIDE}: ")
+    update = partial(at.command, "schedules", "update", name=schedule.name)
+    if reason.startswith(TOO_LARGE):
+        return f"Give it smaller arguments (`{update('--kwargs', 'JSON')}`)"
+    if reason.startswith(LOCK_TOO_LONG):
+        return f"Give it another lock key (`{update('--lock', 'KEY')}`)"
+    if reason.startswith(CANNOT_BE_PLANNED):
+        return "Mend its row: if one is named above, with the SQL given there"
+    return "Mend its trigger (start the code that declares it, or scheduler.update)"
+
+
+def check_locks(schedules: list[Schedule], at: Address = NOWHERE) -> list[Finding]:
+    """Those whose lock key is another schedule's own: stored by hand, or by older code."""
+    return [
+        Finding(
+            "locks",
+            _PROBLEM,
+            f"{schedule.name!r} has the lock key {schedule.spec.lock!r}, and such keys are the"
+            " schedules' own: its runs may hold up another schedule",
+            "Give it another: `"
+            f"{at.command('schedules', 'update', '--lock', 'KEY', name=schedule.name)}`",
+        )
+        for schedule in schedules
+        if str(schedule.spec.lock).startswith(OWN_LOCK)
+        and schedule.spec.lock != f"{OWN_LOCK}{schedule.uid}"
+    ][:20]
 
 
 def any_active(schedules: list[Schedule]) -> bool:
@@ -196,7 +348,7 @@ def _jump(leader: LeaseRecord | None) -> float:
 
 async def _newest(backend: Opened) -> datetime | None:
     """When the newest thing on record was written, by the clock of its time."""
-    moments = [run.created_at for run in await backend.runs.all(limit=1)]
+    moments = [run.created_at for run in await backend.runs.find(limit=1)]
     if backend.leases_elsewhere is None:  # else they are by another clock
         moments += [line.acquired_at for line in await backend.leases.history(limit=1)]
     return max(moments, default=None)

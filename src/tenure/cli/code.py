@@ -10,10 +10,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tenure.backends.base import LeaseStore
-from tenure.cli.loading import load
-from tenure.cli.output import count
+from tenure.cli.application import load
 from tenure.cli.store import (
+    Opened,
     Store,
     chosen,
     chosen_for_code,
@@ -21,9 +20,9 @@ from tenure.cli.store import (
     namespace_option,
     url_option,
 )
-from tenure.edits import Drafts
-from tenure.presence import PRESENCE
-from tenure.settings import Settings
+from tenure.node.names import PRESENCE
+from tenure.schedules.drafts import Drafts
+from tenure.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def of_code_and_store(command: Callable[..., Any]) -> Callable[..., Any]:
         url = chosen("url", kwargs) if app is None else chosen_for_code(kwargs)
         leases = chosen("leases", kwargs)
         if app is None:
-            code = Code(Drafts(None, Settings(), None), known=False)
+            code = Code(Drafts(), known=False)
         else:
             scheduler = load(app)
             drafts = Drafts(scheduler.tasks, scheduler.settings, scheduler.tz)
@@ -67,21 +66,28 @@ def of_code_and_store(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-async def unknown_tasks(leases: LeaseStore, tasks: set[str]) -> tuple[set[str], str | None]:
-    """Those of these that no live node declares, as far as nodes tell; and a warning about it."""
-    live = [record.info for record in await leases.all(PRESENCE) if record.live]
+async def unknown_tasks(opened: Opened, tasks: set[str]) -> tuple[set[str], str | None]:
+    """Those of these that no live node executes, as far as nodes tell; and a warning about it."""
+    live = [record.info for record in await opened.leases.all(PRESENCE) if record.live]
     if not live:
-        return tasks, "No node is running: runs will wait until one starts that declares the task."
-    if any(info.get("tasks") and not info.get("task_names") for info in live):
-        return set(), None  # older code, or too many to be told
-    missing = tasks - {name for info in live for name in info["task_names"]}
+        hint = await opened.leases_unknown()
+        return tasks, hint or (
+            "No node is running: runs will wait until one starts that executes the task."
+        )
+    told = [info.get("task_names") for info in live]
+    lists = [names for names in told if isinstance(names, list) and names]
+    if len(lists) < sum(info.get("tasks") != 0 for info in live):
+        return set(), None  # older code, too many names, or the record was edited
+    missing = tasks - {str(name) for names in lists for name in names}
     if not missing:
         return missing, None
     named = ", ".join(repr(name) for name in sorted(missing)[:5])
     more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
     nodes = "The node that runs" if len(live) == 1 else f"None of the {count(len(live), 'node')}"
-    verb = "does not declare" if len(live) == 1 else "declares"
+    verb = "does not execute" if len(live) == 1 else "executes"
+    limited = any(info.get("queues") for info in live)
+    why = " (not declared there, or in a queue that it does not take from)" if limited else ""
     return missing, (
-        f"{nodes} {verb} {'tasks' if len(missing) > 1 else 'task'} {named}{more}: runs will wait"
-        " until one does."
+        f"{nodes} {verb} {'tasks' if len(missing) > 1 else 'task'} {named}{more}{why}: runs will"
+        " wait until one does."
     )

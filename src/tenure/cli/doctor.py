@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import click
 
 from tenure.backends.base import LeaseBackend, Upkeep
-from tenure.cli.checkup import check_cluster, check_leases
+from tenure.cli.checkup import asked, check_cluster, check_leases, unexpected
 from tenure.cli.output import Page, print_json
 from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_leases
 from tenure.errors import TenureError
@@ -65,14 +66,12 @@ async def _examine(store: Store) -> tuple[str, list[Finding]]:
             whole, elsewhere = store.backends()
             backends = [backend for backend in (whole, elsewhere) if backend is not None]
             for backend in backends:
-                if isinstance(backend, Upkeep):
-                    findings += await backend.diagnose()
+                findings += await asked("store", partial(_checks_of, backend), findings, [])
             opened = Opened(whole, elsewhere, store.address)
             try:
                 await opened.open(migrate=False)
-                findings += await (
-                    check_cluster(opened) if store.has_schedules else check_leases(opened)
-                )
+                look = check_cluster if store.has_schedules else check_leases
+                findings += await look(opened)
             finally:
                 await opened.close()
     except (TenureError, TimeoutError) as error:
@@ -80,7 +79,16 @@ async def _examine(store: Store) -> tuple[str, list[Finding]]:
         if all(f.severity is not Severity.PROBLEM for f in findings):
             text = str(error) or f"the store did not answer within {ANSWER_WITHIN:g} s"
             findings.append(Finding("store", Severity.PROBLEM, text))
+    except Exception as error:  # noqa: BLE001 - whatever it is, what was found is to be seen
+        findings.append(unexpected("store", error))
     return ", leases in ".join(backend.location for backend in backends), findings
+
+
+async def _checks_of(backend: LeaseBackend) -> list[Finding]:
+    if isinstance(backend, Upkeep):
+        return await backend.diagnose()
+    text = f"{backend.location} has no checks of its own; what follows holds for every store"
+    return [Finding("store", Severity.OK, text)]
 
 
 def _print(location: str, findings: list[Finding]) -> None:

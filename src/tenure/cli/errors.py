@@ -3,20 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import IO, Any, TypeVar
 
 import click
 
-from tenure.errors import TenureError
+from tenure.backends.urls import HIDDEN, is_public
+from tenure.errors import ConfigError, TenureError
 from tenure.printable import one_line
-from tenure.urls import HIDDEN, is_public
+
+T = TypeVar("T")
+GIVEN = "tenure.given"
+"""Where a context keeps the arguments of the whole command."""
+LOG_FORMAT = "tenure.log_format"
+"""Where a context keeps the format of the log, if that is for programs."""
 
 
 class Failed(click.ClickException):
     """What was asked about is not so, or failed: exit code 1."""
 
     exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        context = click.get_current_context(silent=True)
+        self._log_format = context.meta.get(LOG_FORMAT) if context is not None else None
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self._log_format is None:
+            super().show(file)
+            return
+        import logging
+
+        from tenure.cli.log_format import formatter
+
+        where = ("tenure.cli", logging.ERROR, __file__, 0)
+        line = logging.LogRecord(*where, self.format_message(), None, None)
+        click.echo(formatter(self._log_format).format(line), file=file, err=file is None)
+
+
+def of_usage(work: Callable[[], T]) -> T:
+    """What this gives. What is wrong in it was given wrongly: exit code 2."""
+    try:
+        return work()
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
 
 
 @contextmanager

@@ -8,34 +8,44 @@ from datetime import datetime
 
 import click
 
-from tenure.address import Address
+from tenure.backends.address import Address
 from tenure.cli.errors import Failed
-from tenure.cli.held import lease_facts, lease_json, lock_json, state, tenure_json
+from tenure.cli.lease_output import (
+    lease_facts,
+    lease_json,
+    lock_expires,
+    lock_json,
+    state,
+    tenure_json,
+)
 from tenure.cli.numbers import COUNT
-from tenure.cli.output import Page, exactly, print_json, relative, say, short, when
-from tenure.cli.store import Opened, Store, as_json, of_leases
+from tenure.cli.output import Page, exactly, print_json, say, when
+from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_leases
 from tenure.model import LeaseRecord, RunRecord, Tenure
-from tenure.node import LEADER
-from tenure.presence import PRESENCE
+from tenure.node.names import LEADER, PRESENCE, RELAY
+from tenure.process.clock import SystemClock
+from tenure.schedules.control import RunControl
+from tenure.words import relative, short
 
 LOCKS = 10_000
 
 
 @click.group()
 def leases() -> None:
-    """Who holds which lease and lock; their history; evict by force.
+    """Show who holds which lease and lock, and their history; evict or clear by force.
 
     Leadership is the lease tenure/leader, and the presence of a node tenure/node/<node>. The lock
-    keys of claimed runs are listed beside them, as kind "lock": they end with their run.
+    keys of claimed runs are listed too, as kind "lock": they end with their run, and last no
+    longer than the presence of its node.
 
-    Leases in Redis: --url redis://… alone, or --leases redis://… beside the store.
+    For leases in Redis give --url redis://… alone, or --leases redis://… with the store.
     """
 
 
 @leases.command("list")
 @of_leases
 @as_json
-@click.option("--all", "everything", is_flag=True, help="The presence of dead nodes too.")
+@click.option("--all", "everything", is_flag=True, help="Include the presence of dead nodes.")
 def list_leases(store: Store, as_json: bool, everything: bool) -> None:
     """List leases, and the lock keys of claimed runs.
 
@@ -48,13 +58,17 @@ def list_leases(store: Store, as_json: bool, everything: bool) -> None:
 
     async def look(backend: Opened) -> tuple[datetime, list[LeaseRecord], list[RunRecord]]:
         now, records = await backend.lease_now(), await backend.leases.all()
+        if backend.has_schedules and (hint := await backend.leases_unknown()):
+            say(f"Warning: {hint}", err=True)
         return now, records, await _locks(backend)
 
     now, records, runs = store.ask(look)
+    presences = {record.holder: record for record in records if record.name.startswith(PRESENCE)}
     if not everything:
         records = [r for r in records if state(r, now) == "live" or not r.name.startswith(PRESENCE)]
     if as_json:
-        print_json([*(lease_json(r, now) for r in records), *map(lock_json, runs)])
+        locks = (lock_json(run, presences.get(run.node)) for run in runs)
+        print_json([*(lease_json(r, now) for r in records), *locks])
         return
     rows: list[list[object]] = [
         [
@@ -74,7 +88,7 @@ def list_leases(store: Store, as_json: bool, everything: bool) -> None:
             run.term or None,
             f"run {run.id} on {short(run.node)}",
             when(run.claimed_at, now),
-            None,
+            relative(expires, now) if (expires := lock_expires(run, presences)) else None,
         ]
         for run in runs
     ]
@@ -97,28 +111,32 @@ def show(name: str, store: Store, as_json: bool) -> None:
 
     async def look(
         backend: Opened,
-    ) -> tuple[datetime, LeaseRecord | None, RunRecord | None]:
-        locks = [run for run in await _locks(backend) if run.lock == name]
-        record = await backend.leases.read(name)
-        return await backend.lease_now(), record, locks[0] if locks else None
+    ) -> tuple[datetime, LeaseRecord | None, RunRecord | None, LeaseRecord | None]:
+        record, run = await _held(backend, name)
+        node = None if run is None else run.node
+        presence = node and await backend.leases.read(f"{PRESENCE}{node}")
+        return await backend.lease_now(), record, run, presence or None
 
-    now, record, run = store.ask(look)
+    now, record, run, presence = store.ask(look)
     if record is None and run is None:
         raise Failed(
             f"there is no lease named {name!r}, and no running run has that lock key."
             f" `{store.address.command('leases', 'list')}` shows those that exist."
         )
     if as_json:
-        print_json(lease_json(record, now) if record is not None else run and lock_json(run))
+        print_json(
+            lease_json(record, now) if record is not None else run and lock_json(run, presence)
+        )
     elif record is not None:
         Page().facts(lease_facts(record, now))
     elif run is not None:
         Page().facts(
             [
                 ("Lock key", run.lock),
-                ("Held by", f"run {run.id} of {run.schedule}, attempt {run.attempt}"),
+                ("Held by", f"run {run.id} of {run.schedule or run.task}, attempt {run.attempt}"),
                 ("Node", run.node),
                 ("Since", exactly(run.claimed_at, now)),
+                ("Expires", exactly(presence.expires_at, now) if presence else None),
                 ("Ends", "with the run, or when its node is found dead"),
             ]
         )
@@ -130,7 +148,7 @@ def show(name: str, store: Store, as_json: bool) -> None:
 @as_json
 @click.option("--limit", default=50, show_default=True, type=COUNT, help="How many.")
 def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
-    """Who held a lease (or any), from when to when, and why it ended; newest first.
+    """Show who held one lease, or all, from when to when, and why it ended; newest first.
 
     \b
     Examples:
@@ -166,12 +184,13 @@ def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
 @click.argument("name")
 @of_leases
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--reason", help="Why; kept in the history.")
+@click.option("--reason", help="The reason, kept in the history.")
 def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
-    """End a lease by force, whoever holds it. Exit code 1 if nobody does.
+    """End a lease by force, no matter who holds it. Exit code 1 if nobody does.
 
     The holder is not stopped: it can no longer renew, and finds out when it tries. For leadership
-    that is safe, its writes are refused. Anything else may go on for a moment beside its successor.
+    that is safe, because its writes are refused. Other holders may overlap with their successor
+    for a moment.
 
     \b
     Example:
@@ -183,29 +202,69 @@ def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
     if not yes:
         say(f"{name!r} is held by pid {record.pid} on {record.host}, term {record.term}.", err=True)
         say(_consequence(record), err=True)
-        try:
-            sure = click.confirm("Evict it?", err=True)
-        except click.Abort:
-            sure = False
-        if not sure:
-            raise Failed("not confirmed, nothing was changed. --yes skips the question.")
+        _confirm("Evict it?")
 
     async def act(backend: Opened) -> LeaseRecord | None:
         current = await backend.leases.read(name)
         if current is None or (current.holder, current.term) != (record.holder, record.term):
             return None  # what was shown and agreed to is no longer there
-        who = f"evicted by {getpass.getuser()} on {socket.gethostname()}"
-        return await backend.leases.evict(name, f"{who}: {reason}" if reason else who)
+        who = f"evicted by {_operator()}"
+        why = f"{who}: {reason}" if reason else who
+        seen = None if current.unreadable else current.term
+        return await backend.leases.evict(name, why, seen)
 
     if store.ask(act) is None:
-        raise Failed(f"{name!r} has changed hands meanwhile; nothing was changed. Look again.")
+        raise Failed(f"{name!r} changed hands meanwhile; nothing was changed. Look again.")
     say(f"Evicted {record.holder} from {name}; term {record.term} is over.")
+
+
+@leases.command()
+@click.argument("lock")
+@of_leases
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--reason", help="The reason, kept as the error of the run.")
+@click.option(
+    "--wait",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0, 3600),
+    help="Seconds for the run to end by itself.",
+)
+def clear(lock: str, store: Store, yes: bool, reason: str | None, wait: float) -> None:
+    """Free the lock key of one run that is stuck. Exit code 1 if no run has it.
+
+    The run is cancelled, and its node is told. If it does not end within --wait seconds, its claim
+    is ended: the key is free, and what the run still reports, or writes under run.fence(), is
+    refused. Other runs of its node go on.
+
+    \b
+    Example:
+      tenure leases clear mailbox:7 --reason "hangs since noon"
+    """
+    record, run = store.ask(lambda backend: _held(backend, lock))
+    if run is None:
+        raise Failed(_nothing_to_clear(lock, record, store.address))
+    if not yes:
+        what = f"run {run.id} of {run.schedule or run.task}, on {run.node}"
+        since = exactly(run.claimed_at, SystemClock().now())
+        say(f"{lock!r} is the lock key of {what}, since {since}.", err=True)
+        say("Its code cannot be stopped from outside, and may go on for a while.", err=True)
+        _confirm("Clear it?")
+    who = f"its lock was cleared by {_operator()}"
+    why = f"{who}: {reason}" if reason else who
+
+    async def act(backend: Opened) -> RunRecord:
+        return await RunControl(backend, store.address).clear(run, wait, why, SystemClock())
+
+    ended = store.ask(act, within=ANSWER_WITHIN + wait)
+    by_itself = "" if ended.error == why else ", by itself"
+    say(f"Run {run.id} is {ended.state}{by_itself}; {lock} is free.")
 
 
 async def _locks(backend: Opened) -> list[RunRecord]:
     if not backend.has_schedules:
         return []  # of a Redis alone: runs are elsewhere
-    runs = await backend.runs.all(state="claimed", limit=LOCKS)
+    runs = await backend.runs.find(state="claimed", limit=LOCKS)
     return sorted((run for run in runs if run.lock), key=lambda run: run.lock or "")
 
 
@@ -219,10 +278,32 @@ def _nothing_to_evict(name: str, run: RunRecord | None, at: Address) -> str:
         listing = at.command("leases", "list")
         return f"nobody holds {name!r}; nothing was changed. `{listing}` shows who holds what."
     return (
-        f"{name!r} is the lock key of run {run.id}, not a lease: it ends with the run. If its node"
-        f" hangs, take all runs from that node:"
+        f"{name!r} is the lock key of run {run.id}, not a lease: it ends with the run. If that is"
+        f" stuck, clear it: `{at.command('leases', 'clear', name=name)}`. If its whole node hangs,"
+        f" take all runs from that node:"
         f" `{at.command('leases', 'evict', name=f'{PRESENCE}{run.node}')}`"
     )
+
+
+def _nothing_to_clear(lock: str, record: LeaseRecord | None, at: Address) -> str:
+    if record is None or record.holder is None:
+        listing = at.command("leases", "list")
+        return f"no run has the lock key {lock!r}; nothing was changed. `{listing}` shows them."
+    evict = at.command("leases", "evict", name=lock)
+    return f"{lock!r} is a lease, not the lock key of a run: to end it by force, `{evict}`"
+
+
+def _confirm(question: str) -> None:
+    try:
+        sure = click.confirm(question, err=True)
+    except click.Abort:
+        sure = False
+    if not sure:
+        raise Failed("not confirmed; nothing was changed. --yes skips the question.")
+
+
+def _operator() -> str:
+    return f"{getpass.getuser()} on {socket.gethostname()}"
 
 
 def _consequence(record: LeaseRecord) -> str:
@@ -233,7 +314,9 @@ def _consequence(record: LeaseRecord) -> str:
             "Its runs are given to other nodes while it may still be executing them (their results"
             " are refused). A node that lives comes back under a new name."
         )
+    if record.name.startswith(RELAY):
+        return "Another process goes on with the relay; events that are on their way may repeat."
     return (
-        "Whoever holds it is not stopped and may go on until its next renewal: make sure that the"
+        "Its holder is not stopped, and may continue until its next renewal: make sure that the"
         " process is gone, or that two at a time do no harm."
     )

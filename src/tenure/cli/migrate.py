@@ -6,35 +6,52 @@ import asyncio
 
 import click
 
-from tenure.backends.base import Upkeep
+from tenure.backends.base import KnowsRoles, Upkeep
 from tenure.cli.errors import Failed
 from tenure.cli.output import print_json, say
-from tenure.cli.store import Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store_or_leases
+from tenure.errors import ConfigError
 from tenure.model import Pending
 
 
 @click.command()
-@of_store
+@of_store_or_leases
 @as_json
 @click.option("--sql", is_flag=True, help="Print the pending SQL; change nothing.")
 @click.option("--check", is_flag=True, help="Exit code 1 if something is pending; change nothing.")
-def migrate(store: Store, as_json: bool, sql: bool, check: bool) -> None:
+@click.option(
+    "--roles",
+    is_flag=True,
+    help="Print commands that create roles with only the rights they need; change nothing.",
+)
+@click.option(
+    "--prefix",
+    default="tenure_",
+    show_default=True,
+    help="With --roles: the prefix of the role names.",
+)
+def migrate(store: Store, as_json: bool, sql: bool, check: bool, roles: bool, prefix: str) -> None:
     """Create the tables, or bring them up to date.
 
-    A scheduler does this by itself at its start, unless it has migrate=False. Migrations only add
-    to what is there, so that older nodes live on beside newer ones during a rollout.
+    A scheduler does this by itself when it starts, unless it has migrate=False. Migrations only
+    add, so that older nodes keep working beside newer ones during a rollout.
 
     \b
     Examples:
       tenure migrate --url sqlite:////var/lib/app/tenure.db
       tenure migrate --check && echo "up to date"
-      tenure migrate --sql > tenure.sql        for somebody else to apply
+      tenure migrate --sql > tenure.sql    for someone else to apply
+      tenure migrate --roles | psql app    roles: reader, editor, node, migrator
+      tenure migrate --roles --url redis://cache | redis-cli -h cache
     """
-    if sql and check:
-        raise click.UsageError("--sql and --check do not go together.")
-    backend = store.make()
+    if sum((sql, check, roles)) > 1:
+        raise click.UsageError("--sql, --check and --roles cannot be combined.")
+    if roles:
+        _print_roles(store, prefix)
+        return
+    backend = store.whole()
     if not isinstance(backend, Upkeep):
-        raise Failed(f"{backend.location}: this backend does not tell what is pending.")
+        raise Failed(f"{backend.location}: this backend cannot say what is pending.")
     pending: Pending = asyncio.run(backend.pending())
     if sql:
         click.echo(pending.sql or "-- nothing is pending")
@@ -53,6 +70,19 @@ def migrate(store: Store, as_json: bool, sql: bool, check: bool) -> None:
         say(f"{backend.location}: applied {', '.join(pending.names)}")
     if check and pending.names:
         raise click.exceptions.Exit(1)
+
+
+def _print_roles(store: Store, prefix: str) -> None:
+    """Commands on stdout, to be piped to whatever runs them; advice on stderr. Asks no server."""
+    backend = next(made for made in store.backends() if made is not None)
+    if not isinstance(backend, KnowsRoles):
+        raise Failed(f"{backend.location}: this backend has no roles.")
+    try:
+        script = backend.role_script(prefix)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(script.commands)
+    say(script.advice, err=True)
 
 
 def _apply(store: Store) -> None:

@@ -7,11 +7,20 @@ from typing import Any
 
 import click
 
-COUNT = click.IntRange(1, 1_000_000)
-SOME = click.IntRange(0, 10_000)
-ID = click.IntRange(1, 2**63 - 1)
 LONGEST = 100 * 366 * 86_400.0
-"""A century: whoever means more means for ever."""
+"""A century: as good as for ever."""
+
+
+class Whole(click.IntRange):
+    """A whole number, refused in plain words if it is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        found: int = super().convert(value, param, ctx)
+        return found
 
 
 class Seconds(click.FloatRange):
@@ -23,10 +32,17 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
         return found
 
 
+COUNT = Whole(1, 1_000_000)
+SOME = Whole(0, 10_000)
+ID = Whole(1, 2**63 - 1)
 SECONDS = Seconds()

@@ -11,16 +11,20 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tenure.printable import lines, one_line
+from tenure.words import relative
 
-NARROW = 100
 PIPED = 240
+GAP = 2
+"""How many blanks are between columns."""
 NESTED_MOST = 100
 """How deeply JSON is shown."""
 _STYLES = {
@@ -41,6 +45,7 @@ _STYLES = {
     "set aside": "bold red",
     "failed": "bold red",
     "lost": "bold red",
+    "hung": "bold red",
 }
 
 
@@ -57,14 +62,14 @@ def say(text: object, *, err: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
-    """JSON, and nothing that a terminal obeys, nor what JSON does not have."""
+    """Valid JSON, without control characters that a terminal would obey."""
     text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     click.echo("".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text))
 
 
 def _plain(value: object, depth: int = 0) -> object:
-    """What JSON has. A number that is none is null; as text is what somebody put into a row by
-    hand, such as bytes."""
+    """The value as JSON can have it: NaN and infinity as null, and other types, such as bytes that
+    were put into a row by hand, as text."""
     if depth > NESTED_MOST:
         return "…"
     if isinstance(value, float):
@@ -90,37 +95,11 @@ def in_seconds(value: object) -> str | None:
     return f"{value:g} s" if isinstance(value, int | float) else str(value)
 
 
-def span(seconds: float) -> str:
-    """A length of time in at most two units: 0.4s, 12s, 3m 5s, 2h 10m, 4d 3h."""
-    if seconds < 1:
-        return f"{seconds:.1f}s" if seconds >= 0.05 else "0s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    for name, size, smaller, part in (
-        ("m", 60, "s", 1),
-        ("h", 3600, "m", 60),
-        ("d", 86_400, "h", 3600),
-    ):
-        if whole < size * {"m": 60, "h": 48, "d": 10**9}[name]:
-            rest = whole % size // part
-            return f"{whole // size}{name} {rest}{smaller}" if rest else f"{whole // size}{name}"
-    raise AssertionError(seconds)
-
-
-def relative(moment: datetime, now: datetime) -> str:
-    """3m ago, in 12s, now."""
-    distance = (moment - now).total_seconds()
-    if abs(distance) < 0.05:
-        return "now"
-    return f"in {span(distance)}" if distance > 0 else f"{span(-distance)} ago"
-
-
 def when(moment: datetime | None, now: datetime) -> str:
     """Local time with its distance from now; the date only if it is another day."""
     if moment is None:
         return "–"
-    local, today = moment.astimezone(), now.astimezone()
+    local, today = _local(moment), _local(now)
     text = f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%Y-%m-%d %H:%M:%S}"
     return f"{text} ({relative(moment, now)})"
 
@@ -129,16 +108,15 @@ def exactly(moment: datetime | None, now: datetime) -> str:
     """The same with date and time zone: for pages about one thing."""
     if moment is None:
         return "–"
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z} ({relative(moment, now)})"
+    return f"{_local(moment):%Y-%m-%d %H:%M:%S %Z} ({relative(moment, now)})"
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def short(node: str | None) -> str | None:
-    """A node for listings: host and pid tell it apart, the random part is for the whole id."""
-    return None if node is None else node.rpartition(":")[0] or node
+def _local(moment: datetime) -> datetime:
+    """In the zone of this machine, unless the moment is at the very end of all dates."""
+    try:
+        return moment.astimezone()
+    except (OverflowError, ValueError, OSError):
+        return moment
 
 
 class Page:
@@ -148,15 +126,11 @@ class Page:
         wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED
         self.console = Console(width=wide, markup=False, highlight=False, emoji=False)
 
-    @property
-    def narrow(self) -> bool:
-        return self.console.width < NARROW
-
     def line(self, text: str = "", style: str | None = None) -> None:
         self._write(one_line(text), style)
 
     def text(self, text: str) -> None:
-        """Somebody's text of many lines, indented: none of them can pass for one of ours."""
+        """A foreign text of many lines, indented, so that none can pass for one of ours."""
         for line in lines(text).split("\n"):
             self._write(f"  {line}".rstrip())
 
@@ -166,28 +140,51 @@ class Page:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "None."
     ) -> None:
-        """A column whose title begins with + is left out if the terminal is narrow, or if it
-        would be empty. A list is shown as lines, one below the other."""
+        """A column whose title begins with + is left out if it would be empty. If there is no room
+        for it, its values follow below the table. A list is shown as lines, one below the other."""
         rows = list(rows)
         if not rows:
             self.line(empty)
             return
-        shown = [
-            n
-            for n, title in enumerate(columns)
-            if not title.startswith("+")
-            or (not self.narrow and any(line[n] is not None for line in rows))
-        ]
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for n in shown:
-            # Nothing is cut off: names are copied from here into the next command. The first
-            # column has them, and is the last to be folded.
-            longest = max(max(map(len, _cell(line[n]).plain.split("\n"))) for line in rows)
-            least = min(longest, self.console.width * 2 // 5) if n == 0 else None
-            table.add_column(columns[n].lstrip("+"), overflow="fold", min_width=least)
+        shown, below = self._divided(columns, rows)
+        table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for n, width in shown.items():
+            # Nothing is cut off: names are copied from here into the next command.
+            table.add_column(columns[n].lstrip("+"), overflow="fold", width=width)
         for line in rows:
             table.add_row(*(_cell(line[n]) for n in shown))
         self._print(table)
+        for line in rows:
+            more = [
+                f"{columns[n].lstrip('+').lower()}: {line[n]}" for n in below if line[n] is not None
+            ]
+            if more:
+                self.line(f"{_cell(line[0]).plain}  {'; '.join(more)}", style="dim")
+
+    def _divided(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]]
+    ) -> tuple[dict[int, int], list[int]]:
+        """Which columns stand beside each other, how wide, and for which there is no room."""
+        whole = {
+            n: max(cell_len(title.lstrip("+")), _width(rows, n))
+            for n, title in enumerate(columns)
+            if not title.startswith("+") or any(line[n] is not None for line in rows)
+        }
+        room = self.console.width
+        # What is longer may be folded to this; the names in the first column are the last to be.
+        least = {n: min(width, max(10, room * 3 // 10)) for n, width in whole.items()}
+        least[0] = min(whole[0], room * 2 // 5)
+        beside = [n for n in whole if not columns[n].startswith("+")]
+        while len(beside) > 1 and _beside(least[n] for n in beside) > room:
+            beside.pop()
+        for n in whole:
+            if columns[n].startswith("+") and _beside(whole[m] for m in (*beside, n)) <= room:
+                beside.append(n)
+        widths = {n: whole[n] for n in sorted(beside)}
+        while _beside(widths.values()) > room:
+            widest = max(widths, key=lambda n: (widths[n] > least[n], widths[n], n))
+            widths[widest] -= 1
+        return widths, [n for n in whole if n not in widths]
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names on the left, values on the right; a value of None is left out."""
@@ -214,3 +211,21 @@ def _cell(value: object) -> Text:
         return Text("\n".join(map(one_line, value)))
     text = "–" if value is None else one_line(value)
     return Text(text, style=_STYLES.get(text, ""))
+
+
+def _width(rows: Sequence[Sequence[object]], n: int) -> int:
+    """How wide a column would be, if nothing in it were folded."""
+    return max(max(map(cell_len, _cell(line[n]).plain.split("\n"))) for line in rows)
+
+
+def _beside(widths: Iterable[int]) -> int:
+    """How wide a table of such columns is."""
+    return sum(width + GAP for width in widths) - GAP
+
+
+def loaded(text: str) -> Any:
+    """What a JSON text says; or the text, if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # of a schedule that was set aside for it, or its run
+        return text

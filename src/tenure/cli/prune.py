@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 import click
 
 from tenure.backends.base import FREE_AFTER
 from tenure.cli.numbers import LONGEST
-from tenure.cli.output import Page, print_json, span
+from tenure.cli.output import Page, print_json
 from tenure.cli.progress import Progress
 from tenure.cli.store import Opened, Store, as_json, of_leases
 from tenure.errors import InvalidTrigger
-from tenure.node import LEADER
-from tenure.presence import PRESENCE
-from tenure.roster import declared_by
+from tenure.node.names import LEADER, PRESENCE
+from tenure.node.roster import declared_by
+from tenure.printable import brief
 from tenure.triggers.text import seconds
+from tenure.words import span
 
 BATCH = 1_000
 ALL = 10**9
+NEVER = 100 * 366 * 86_400.0
 Found = dict[str, int | None]
 _NOUNS = {
     "leases": "lease that nobody holds",
     "history": "line of lease history",
     "runs": "finished run or occurrence",
-    "releases": "release",
+    "events": "event that all have read",
+    "editions": "edition",
 }
 _MANY = {
     "leases": "leases that nobody holds",
     "history": "lines of lease history",
     "runs": "finished runs and occurrences",
-    "releases": "releases",
+    "events": "events that all have read",
+    "editions": "editions",
 }
 
 
 class Age(click.ParamType[float]):
-    """A length of time, such as 7d or 1h30m."""
+    """A duration, such as 7d or 1h30m."""
 
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: object) -> float:
+        if re.fullmatch(r"[\d.]+", str(value)):
+            raise click.UsageError(
+                f"--older-than={brief(value)} has no unit: write 30d, 12h, 90m or 45s."
+            )
         try:
             found = seconds("--older-than", str(value))
         except InvalidTrigger as error:
-            raise click.UsageError(str(error)) from error
+            raise click.UsageError(
+                f"--older-than={brief(value)} is not a duration: write 30d, 12h or 90m."
+            ) from error
         if found > LONGEST:
-            raise click.UsageError("--older-than: more than a century ago nothing ended.")
+            raise click.UsageError("--older-than: give at most a century.")
         return found
 
 
@@ -56,20 +67,20 @@ class Age(click.ParamType[float]):
     default="7d",
     show_default=True,
     metavar="TIME",
-    help="Delete what ended longer ago: 30d, 12h, 90m.",
+    help="Delete what ended longer ago than this: 30d, 12h, 90m.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say how much would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show how much would be deleted.")
 @of_leases
 @as_json
 def prune(older_than: float, dry_run: bool, store: Store, as_json: bool) -> None:
-    """Delete what is old: finished runs, occurrences, lease history, releases, unused leases.
+    """Delete what is old: finished runs, occurrences, read events, lease history, editions, leases.
 
-    A leader does this by itself, and so does every process that uses leases; this is for doing it
-    now, or more thoroughly. It is safe while nodes are at work: it deletes only what has ended, in
-    small parts, and lease terms never start again. Repeat it if it was interrupted.
+    A leader does this by itself, and so does every process that uses leases; this command does it
+    now, or more thoroughly. It is safe while nodes run: it deletes only what has ended, in small
+    steps, and lease terms never start over. Repeat it if it was interrupted.
 
-    Of a Redis alone it deletes leases and their history. Releases are deleted only while somebody
-    leads, because only then it is known which are in use. For leases elsewhere, give --leases.
+    On Redis alone it deletes leases and their history. It deletes editions only while there is a
+    leader, because only then is it known which are in use. For leases elsewhere, give --leases.
 
     \b
     Examples:
@@ -96,8 +107,12 @@ def prune(older_than: float, dry_run: bool, store: Store, as_json: bool) -> None
     for kind, number in found.items():
         if number is not None:
             page.line(f"  {number:>9,} {_NOUNS[kind] if number == 1 else _MANY[kind]}")
-    if store.has_schedules and found["releases"] is None:
-        page.line("Releases were left alone: nobody leads, so it is not known which are in use.")
+    if store.has_schedules and found["editions"] is None:
+        hint = store.ask(lambda backend: backend.leases_unknown())
+        why = "it is not known here who leads" if hint else "nobody leads"
+        page.line(f"Editions were left alone: {why}, so it is not known which are in use.")
+        if hint:
+            page.line(hint)
 
 
 async def _walk(
@@ -115,32 +130,46 @@ async def _walk(
         return total
 
     leases = backend.leases
-    found: Found = {"leases": await _forget(backend, age, step, dry_run=dry_run)}
-    found["history"] = await parts(
-        lambda limit: leases.forget_history(age, limit=limit, dry_run=dry_run)
-    )
-    found["runs"] = found["releases"] = None
+    found: Found = {}
+    found["leases"], found["history"] = await _forget(backend, age, step, dry_run=dry_run)
+    found["runs"] = found["events"] = found["editions"] = None
     if not backend.has_schedules:
         return found
-    found["runs"] = await parts(lambda limit: backend.runs.prune(None, age, limit, dry_run=dry_run))
+
+    async def runs(limit: int) -> int:
+        return (await backend.runs.prune(None, age, limit, dry_run=dry_run)).count
+
+    async def events(limit: int) -> int:
+        # What somebody has not read stays, whatever its age: a leader decides that.
+        return (await backend.events.trim(None, age, NEVER, limit, dry_run=dry_run)).count
+
+    found["runs"] = await parts(runs)
+    found["events"] = await parts(events)
     leader = await leases.read(LEADER)
     if leader is not None and leader.live:
         used = declared_by(await leases.all(PRESENCE))
-        found["releases"] = await backend.releases.prune(None, age, used, dry_run=dry_run)
+        found["editions"] = await backend.editions.prune(None, age, used, dry_run=dry_run)
     return found
 
 
 async def _forget(
     backend: Opened, age: float, step: Callable[[int], None], *, dry_run: bool
-) -> int:
-    total, after = 0, ""
+) -> tuple[int, int]:
+    """How many leases, and how many lines of their history."""
+    leases, lines, after = 0, 0, ""
     while True:
         forgotten = await backend.leases.forget(
-            "", age, free_after=min(age, FREE_AFTER), after=after, dry_run=dry_run
+            "",
+            age,
+            free_after=min(age, FREE_AFTER),
+            lines_after=None if dry_run and after else age,
+            limit=ALL if dry_run else BATCH,
+            after=after,
+            dry_run=dry_run,
         )
-        total += forgotten.count
+        leases, lines = leases + forgotten.count, lines + forgotten.lines
         after = forgotten.after
         if not dry_run:
-            step(forgotten.count)
-        if not after:
-            return total
+            step(forgotten.count + forgotten.lines)
+        if not after and (dry_run or not (forgotten.count or forgotten.lines)):
+            return leases, lines

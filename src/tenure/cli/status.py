@@ -11,13 +11,18 @@ from typing import Any
 
 import click
 
-from tenure.cli.held import state
-from tenure.cli.output import Page, count, iso, print_json, relative, span, when
+from tenure.cli.events.groups import unread
+from tenure.cli.events.output import group_json, relay_json
+from tenure.cli.events.relays import trouble
+from tenure.cli.hung import hung_lines, is_ready, number_of
+from tenure.cli.lease_output import state
+from tenure.cli.output import Page, iso, print_json, when
+from tenure.cli.skew import skew_of
 from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_store_and_leases
-from tenure.clock import SystemClock
-from tenure.model import Backlog, LeaseRecord, Tenure
-from tenure.node import LEADER
-from tenure.presence import PRESENCE
+from tenure.model import BACKLOG_COUNTED, Backlog, EventGroup, LeaseRecord, RelayStatus, Tenure
+from tenure.node.names import LEADER, PRESENCE
+from tenure.process.clock import SystemClock
+from tenure.words import count, relative, span
 
 SKEW_SHOWN = 0.5
 
@@ -32,11 +37,13 @@ class Look:
     now: datetime
     skew: float
     leader: LeaseRecord | None
-    in_office: int
     nodes: list[LeaseRecord]
     claims: Counter[str]
     backlog: Backlog
     last: Tenure | None
+    groups: list[EventGroup]
+    """Those that have something to read."""
+    relays: list[RelayStatus]
 
 
 @click.command()
@@ -44,7 +51,7 @@ class Look:
 @as_json
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl+C.")
 def status(store: Store, as_json: bool, watch: bool) -> None:
-    """Who leads, which nodes live, what is due and waiting.
+    """Show who leads, which nodes are alive, what is due and what waits.
 
     Exit code 1 if nobody leads.
 
@@ -56,12 +63,19 @@ def status(store: Store, as_json: bool, watch: bool) -> None:
       tenure status --json | jq .leader.pid
     """
     if watch and as_json:
-        raise click.UsageError("--watch and --json do not go together.")
+        raise click.UsageError("--watch and --json cannot be combined.")
     if watch:
         with suppress(KeyboardInterrupt):
             store.ask(lambda backend: _watch(store, backend), within=None)
         return
-    look = store.ask(lambda backend: take_look(store, backend))
+
+    async def ask(backend: Opened) -> Look:
+        look = await take_look(store, backend)
+        if look.leader is None and not look.nodes:
+            await backend.tell_namespace()
+        return look
+
+    look = store.ask(ask)
     if as_json:
         print_json(to_json(look))
     else:
@@ -72,14 +86,14 @@ def status(store: Store, as_json: bool, watch: bool) -> None:
 
 async def take_look(store: Store, backend: Opened) -> Look:
     before = SystemClock().now()
-    now = await backend.schedules.now()
+    now = await backend.now()
     skew = (now - before).total_seconds()
     lease_now = await backend.lease_now() if backend.leases_elsewhere else now
     leader = await backend.leases.read(LEADER)
     if leader is not None and state(leader, lease_now) != "live":
         leader = None
     presences = await backend.leases.all(PRESENCE)
-    claimed = await backend.runs.all(state="claimed", limit=10_000)
+    claimed = await backend.runs.find(state="claimed", limit=10_000)
     history = await backend.leases.history(LEADER, limit=1) if leader is None else []
     return Look(
         store=backend.location,
@@ -88,11 +102,12 @@ async def take_look(store: Store, backend: Opened) -> Look:
         now=now,
         skew=skew if abs(skew) >= 0.001 else 0.0,
         leader=leader,
-        in_office=await backend.schedules.floor(LEADER),
         nodes=[node for node in presences if state(node, lease_now) == "live"],
         claims=Counter(run.node for run in claimed if run.node is not None),
-        backlog=await backend.schedules.backlog(),
+        backlog=await backend.schedules.backlog(LEADER),
         last=history[0] if history else None,
+        groups=[group for group in await backend.events.groups() if group.unread],
+        relays=await backend.relays.all(),
     )
 
 
@@ -114,7 +129,7 @@ def to_json(look: Look) -> dict[str, Any]:
             "renewed_at": iso(leader.renewed_at),
             "expires_at": iso(leader.expires_at),
             "ttl": leader.ttl,
-            "in_office": leader.term == look.in_office,
+            "in_office": leader.term == look.backlog.term,
         },
         "nodes": [
             {
@@ -126,11 +141,16 @@ def to_json(look: Look) -> dict[str, Any]:
                 "renewed_at": iso(node.renewed_at),
                 "expires_at": iso(node.expires_at),
                 "app": node.info.get("app"),
-                "release": node.info.get("release"),
+                "edition": node.info.get("edition"),
                 "version": node.info.get("version"),
                 "tasks": node.info.get("tasks"),
                 "concurrency": node.info.get("concurrency"),
+                "queues": node.info.get("queues"),
+                "leads": node.info.get("leads"),
                 "claimed": look.claims[node.holder or ""],
+                "hung": number_of(node),
+                "ready": is_ready(node),
+                "skew": skew_of(node),
             }
             for node in look.nodes
         ],
@@ -139,15 +159,17 @@ def to_json(look: Look) -> dict[str, Any]:
         "backlog": backlog.waiting,
         "claimed": backlog.claimed,
         "oldest_waiting": iso(backlog.oldest_waiting),
+        "events": [group_json(group) for group in look.groups],
+        "relays": [relay_json(relay) for relay in look.relays],
     }
 
 
 def _print(look: Look) -> None:
     page, now, backlog = Page(), look.now, look.backlog
-    waiting = f"{count(backlog.waiting, 'run')} waiting, {backlog.claimed} running"
+    waiting = f"{_many(backlog.waiting, 'run')} waiting, {backlog.claimed} running"
     if backlog.oldest_waiting is not None and backlog.oldest_waiting < now:
         waiting += f"; the oldest was due {relative(backlog.oldest_waiting, now)}"
-    due = f"{count(backlog.due, 'schedule')} to be fired"
+    due = f"{_many(backlog.due, 'schedule')} to be fired"
     page.facts(
         [
             ("Store", look.store),
@@ -157,6 +179,9 @@ def _print(look: Look) -> None:
             ("Next due", when(backlog.next_due, now) if backlog.next_due else "nothing"),
             ("Due", due if backlog.due else "nothing"),
             ("Backlog", waiting),
+            ("Events", [_unread(group, now) for group in look.groups] or None),
+            ("Relays", [_undelivered(relay, now) for relay in look.relays] or None),
+            ("Hung", hung_lines(look.nodes, now) or None),
             ("Clock", _clock(look)),
         ]
     )
@@ -170,9 +195,12 @@ def _print(look: Look) -> None:
             "SINCE",
             "RENEWED",
             "RUNNING",
+            "+HUNG",
+            "+SKEW",
             "+TASKS",
+            "+QUEUES",
             "+APP",
-            "+RELEASE",
+            "+EDITION",
             "+VERSION",
         ],
         (
@@ -183,36 +211,76 @@ def _print(look: Look) -> None:
                 when(node.acquired_at, now),
                 relative(node.renewed_at, now) if node.renewed_at else None,
                 look.claims[node.holder or ""],
+                number_of(node) or None,
+                f"{skew_of(node):+.3g}s" if skew_of(node) else None,
                 node.info.get("tasks"),
+                _queues(node),
                 node.info.get("app"),
-                node.info.get("release"),
+                node.info.get("edition"),
                 node.info.get("version"),
             ]
             for node in sorted(look.nodes, key=lambda n: (n.acquired_at or now, n.name))
         ),
-        empty="No node is running. Start one: tenure run MODULE:ATTR",
+        empty="No node is known here."
+        if _elsewhere(look)
+        else "No node is running. Start one: tenure run MODULE:ATTR",
     )
     if holder is not None and look.nodes:
         page.line("* leads", style="dim")
 
 
+def _many(number: int, noun: str) -> str:
+    return ("more than " if number >= BACKLOG_COUNTED else "") + count(number, noun)
+
+
+def _unread(group: EventGroup, now: datetime) -> str:
+    oldest = f", the oldest {relative(group.oldest, now)}" if group.oldest else ""
+    return f"{group.topic}, group {group.name}: {unread(group)} unread{oldest}"
+
+
+def _undelivered(relay: RelayStatus, now: datetime) -> str:
+    told = [f"{unread(relay)} to deliver" if relay.unread else "keeps up"]
+    if relay.oldest:
+        told.append(f"the oldest {relative(relay.oldest, now)}")
+    told += [f"{relay.held:,} held"] * bool(relay.held)
+    told += [f"{relay.parked:,} PARKED"] * bool(relay.parked)
+    why = trouble(relay)
+    return f"{relay.name}, {relay.location}: {', '.join(told)}" + (f" ({why})" if why else "")
+
+
+def _elsewhere(look: Look) -> bool:
+    """Was a leader in office whose lease was never here?"""
+    unseen = look.leader is None and look.last is None and look.leases is None
+    return unseen and look.backlog.term > 0
+
+
+def _queues(node: LeaseRecord) -> str | None:
+    """The queues that it is limited to, as it says: its row may have been edited."""
+    told = node.info.get("queues")
+    return ", ".join(map(str, told)) if isinstance(told, list) and told else None
+
+
 def _leader(look: Look) -> list[str]:
     leader, now = look.leader, look.now
     if leader is None:
+        if _elsewhere(look):
+            return [
+                f"NOT KNOWN HERE: term {look.backlog.term} was in office, and its lease was never",
+                "here: the scheduler keeps its leases elsewhere. Say where: --leases redis://…",
+            ]
         text = ["NOBODY LEADS: nothing is fired until a node takes over"]
+        if look.nodes and all(node.info.get("leads") is False for node in look.nodes):
+            text.append(
+                "every node here only executes (leads=False, --no-lead): start one that leads"
+            )
         if look.last is not None:
             ended = f" {relative(look.last.ended_at, now)}" if look.last.ended_at else ""
             why = f" ({look.last.end}{ended})" if look.last.end else ""
             text.append(
                 f"last: pid {look.last.pid} on {look.last.host}, term {look.last.term}{why}"
             )
-        elif look.in_office and look.leases is None:
-            text += [
-                f"term {look.in_office} was in office, and its lease was never here: if the",
-                "scheduler keeps its leases elsewhere, say where: --leases redis://…",
-            ]
         return text
-    office = "" if leader.term == look.in_office else ", not in office yet"
+    office = "" if leader.term == look.backlog.term else ", not in office yet"
     renewed = relative(leader.renewed_at, now) if leader.renewed_at else "never"
     expires = relative(leader.expires_at, now) if leader.expires_at else "unknown"
     return [

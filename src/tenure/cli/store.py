@@ -14,30 +14,41 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tenure.address import NOWHERE, Address
+from tenure.backends.address import NOWHERE, Address
 from tenure.backends.base import (
     Backend,
+    EditionStore,
+    EventStore,
+    KnowsNamespaces,
     LeaseBackend,
     LeaseStore,
-    ReleaseStore,
+    RelayStore,
     RunStore,
     ScheduleStore,
     Wakeups,
 )
-from tenure.clock import SystemClock
-from tenure.errors import ConfigError, StoreUnavailable
-from tenure.stores import (
+from tenure.backends.registry import (
+    called,
     from_environment,
-    is_redis_url,
+    keeps_schedules,
     parse,
     parse_leases,
     read_url,
     resolve,
 )
+from tenure.backends.urls import scheme_of
+from tenure.cli.output import say
+from tenure.errors import ConfigError, StoreError, StoreUnavailable, TenureError
+from tenure.node.names import LEADER
+from tenure.process.clock import SystemClock
+
+if TYPE_CHECKING:  # imported when they are used: commands that only look need no triggers
+    from tenure.schedules.drafts import Drafts
+    from tenure.schedules.editor import Editor
 
 T = TypeVar("T")
 ANSWER_WITHIN = 30.0
@@ -45,7 +56,7 @@ _FILES = "tenure.files"
 
 
 class Opened:
-    """An open store, with its leases wherever they are. Of a Redis alone: nothing but leases."""
+    """An open store, with its leases wherever they are. It may have nothing but leases."""
 
     def __init__(
         self, store: Backend | None, elsewhere: LeaseBackend | None, address: Address = NOWHERE
@@ -59,7 +70,7 @@ class Opened:
     @property
     def _whole(self) -> Backend:
         if self._store is None:
-            _no_schedules()
+            raise _no_schedules(self.address)
         return self._store
 
     @property
@@ -70,17 +81,32 @@ class Opened:
     def wakeups(self) -> Wakeups:
         return self._for_leases.wakeups
 
+    def editor(self, drafts: Drafts | None = None) -> Editor:
+        from tenure.schedules.drafts import Drafts
+        from tenure.schedules.editor import Editor
+
+        # Without --app there are no tasks: the command line changes what is stored, by its names.
+        return Editor(self._whole, drafts or Drafts(), self.address)
+
     @property
     def schedules(self) -> ScheduleStore:
         return self._whole.schedules
 
     @property
-    def releases(self) -> ReleaseStore:
-        return self._whole.releases
+    def editions(self) -> EditionStore:
+        return self._whole.editions
 
     @property
     def runs(self) -> RunStore:
         return self._whole.runs
+
+    @property
+    def events(self) -> EventStore:
+        return self._whole.events
+
+    @property
+    def relays(self) -> RelayStore:
+        return self._whole.relays
 
     @property
     def location(self) -> str:
@@ -95,13 +121,39 @@ class Opened:
     def has_schedules(self) -> bool:
         return self._store is not None
 
+    async def now(self) -> datetime:
+        """By the clock that says what is due."""
+        return await self._whole.now()
+
     async def lease_now(self) -> datetime:
         """By the clock that judges the leases."""
-        backend: Any = self._for_leases
-        now: datetime = await (
-            backend.schedules if hasattr(backend, "schedules") else backend
-        ).now()
-        return now
+        return await self._for_leases.now()
+
+    async def leases_unknown(self) -> str | None:
+        """A hint, if a leader was in office whose lease was never here: then the nodes cannot be
+        seen from here either."""
+        if self.leases_elsewhere is not None or await self.leases.history(LEADER, limit=1):
+            return None
+        term = (await self.schedules.backlog(LEADER)).term
+        if not term:
+            return None
+        return (
+            f"Term {term} was in office, and its lease was never here: the scheduler keeps its"
+            " leases elsewhere. Say where, with --leases redis://…"
+        )
+
+    async def tell_namespace(self) -> None:
+        """Nothing was found. A namespace that was mistyped must not look like an empty one."""
+        store: object = self._store
+        known = await store.namespaces() if isinstance(store, KnowsNamespaces) else []
+        if known and self.address.namespace not in known:
+            some = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
+            which = f"namespace {self.address.namespace!r} of {self.location}"
+            say(
+                f"Warning: {which} has no schedules, and no node has run in it. There are: {some}."
+                " Choose one with --namespace.",
+                err=True,
+            )
 
     async def open(self, *, migrate: bool = True) -> None:
         for backend in self._backends:
@@ -119,13 +171,17 @@ class Store:
 
     url: str = field(repr=False)
     namespace: str
-    make: Callable[[], Backend]
+    make: Callable[[], Backend] | None
+    """None: there is nothing but leases."""
     make_leases: Callable[[], LeaseBackend] | None = None
     """The place of the leases, if that is another."""
-    has_schedules: bool = True
     leases: str | None = field(default=None, repr=False)
     files: Mapping[str, str] = field(default_factory=dict)
     """Those that have the URLs, by `url` and `leases`, if the command names them."""
+
+    @property
+    def has_schedules(self) -> bool:
+        return self.make is not None
 
     @property
     def address(self) -> Address:
@@ -134,9 +190,9 @@ class Store:
 
     @classmethod
     def parse(
-        cls, url: str | None, namespace: str, leases: str | None = None, *, redis: bool = False
+        cls, url: str | None, namespace: str, leases: str | None = None, *, alone: bool = False
     ) -> Store:
-        """`redis`: the command has something to say about leases alone."""
+        """`alone`: the command has something to say about leases alone."""
         clock, files = SystemClock(), _files()
         try:
             meant, leases = resolve(url), leases or from_environment("TENURE_LEASES")
@@ -146,20 +202,25 @@ class Store:
                         "memory:// lives inside one process; there is nothing to see from outside."
                     )
             elsewhere = parse_leases(leases, namespace, clock) if leases else None
-            if not is_redis_url(meant):
+            if keeps_schedules(meant):
                 made = parse(meant, namespace, clock)
                 return cls(meant, namespace, made, elsewhere, leases=leases, files=files)
-            if not redis or elsewhere is not None:
-                _no_schedules()
-            alone = parse_leases(meant, namespace, clock)
-            return cls(meant, namespace, _no_schedules, alone, has_schedules=False, files=files)
+            if not alone or elsewhere is not None:
+                raise _no_schedules(Address(meant, namespace, url_file=files.get("url")))
+            return cls(meant, namespace, None, parse_leases(meant, namespace, clock), files=files)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
+
+    def whole(self) -> Backend:
+        """The store of the schedules, not open."""
+        if self.make is None:
+            raise _no_schedules(self.address)
+        return self.make()
 
     def backends(self) -> tuple[Backend | None, LeaseBackend | None]:
         """The store, and the place of the leases if that is another; neither open."""
         return (
-            self.make() if self.has_schedules else None,
+            self.whole() if self.has_schedules else None,
             self.make_leases() if self.make_leases is not None else None,
         )
 
@@ -183,19 +244,29 @@ class Store:
 
         try:
             return asyncio.run(asking())
+        except (TenureError, click.ClickException, click.exceptions.Exit):
+            raise
         except TimeoutError as error:
             limit = ANSWER_WITHIN if within is None else within  # or the question has its own
             raise StoreUnavailable(
                 f"{self.address} did not answer within {limit:g} s."
                 f" `{self.address.command('doctor')}` may say why."
             ) from error
+        except Exception as error:
+            raise StoreError(
+                f"{self.address} has something that this command cannot read"
+                f" ({type(error).__name__}: {error}). `{self.address.command('doctor')}` names the"
+                " row, and says what to do."
+            ) from error
 
 
-def _no_schedules() -> NoReturn:
-    raise click.UsageError(
-        "Redis holds leases here, not schedules. Two ways on: give the store of the schedules,"
-        " --url postgresql://… or sqlite:///… (status, doctor and leases take --leases redis://…"
-        " beside it); or ask about the leases alone: tenure leases list --url redis://…"
+def _no_schedules(at: Address) -> click.UsageError:
+    scheme = scheme_of(at.url or "")
+    return click.UsageError(
+        f"{called(scheme)} holds leases here, not schedules. Two ways on: give the store of the"
+        " schedules, --url postgresql://… or sqlite:///… (status, doctor and leases take"
+        f" --leases {scheme}://… beside it); or ask about the leases alone:"
+        f" {at.command('leases', 'list')}"
     )
 
 
@@ -204,23 +275,28 @@ def of_store(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_store(command, leases=False)
 
 
+def of_store_or_leases(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; but the store may have nothing but leases, as Redis has."""
+    return _with_store(command, leases=False, alone=True)
+
+
 def of_store_and_leases(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same, and --leases."""
     return _with_store(command, leases=True)
 
 
 def of_leases(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; but it may as well be a Redis alone."""
-    return _with_store(command, leases=True, redis=True)
+    """The same; but the store may have nothing but leases."""
+    return _with_store(command, leases=True, alone=True)
 
 
 def _with_store(
-    command: Callable[..., Any], *, leases: bool, redis: bool = False
+    command: Callable[..., Any], *, leases: bool, alone: bool = False
 ) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(*args: Any, namespace: str, **kwargs: Any) -> Any:
         url, elsewhere = chosen("url", kwargs), chosen("leases", kwargs) if leases else None
-        store = Store.parse(url, namespace, elsewhere, redis=redis)
+        store = Store.parse(url, namespace, elsewhere, alone=alone)
         return command(*args, store=store, **kwargs)
 
     for option in (namespace_option, *((leases_option,) if leases else ()), url_option):
@@ -275,13 +351,13 @@ _OTHERWISE = {"url": "sqlite:///tenure.db", "leases": "the store itself"}
 
 
 def both(name: str, help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options for a URL, and for a file that has it: what stands in a command everybody sees."""
+    """Options for a URL, and for a file that has it: all users can see the arguments."""
 
     def give(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option(
             f"--{name}-file",
             metavar="FILE",
-            help=f"A file that has the URL of --{name}, for one with a password."
+            help=f"A file that contains the URL of --{name}, for one with a password."
             f"  [default: $TENURE_{name.upper()}_FILE]",
         )(command)
         return click.option(f"--{name}", metavar="URL", help=help_text)(command)
@@ -303,6 +379,6 @@ namespace_option = click.option(
     "--namespace",
     default="default",
     show_default=True,
-    help="Which of the clusters that share the store.",
+    help="The cluster, if several share the store.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")

@@ -23,12 +23,11 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_PAUSED, STATE_STOPPED
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from tenure.clock import SystemClock
-from tenure.core import enabled
 from tenure.errors import ConfigError
-from tenure.guards import Leadership, check_name
-from tenure.lease import Lease
-from tenure.locks import Leases
+from tenure.leases.lease import Lease
+from tenure.leases.leases import Leases
+from tenure.process.clock import SystemClock
+from tenure.scheduler.runtime import enabled
 
 ASK_AGAIN = 0.5
 
@@ -63,7 +62,7 @@ class Guard:
             scheduler, BackgroundScheduler
         ):
             raise ConfigError(
-                "a BlockingScheduler keeps its thread to itself and cannot be paused from here."
+                "a BlockingScheduler blocks its thread, so the guard cannot pause it."
                 " Use a BackgroundScheduler, and wait in your own code."
             )
         assert leases is not None
@@ -74,10 +73,8 @@ class Guard:
         self._changing = threading.Lock()
         self._looking = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leadership = Leadership(
-            leases, check_name(name, ttl), ttl, self._gained, self._not_sure
-        )
-        # From here on it never runs unguarded, whoever starts it.
+        self._leadership = leases.leading(name, ttl, self._gained, self._not_sure)
+        # From here on it never runs unguarded, whatever starts it.
         self._process_jobs = scheduler._process_jobs
         scheduler._process_jobs = self._process_jobs_if_leading
 
@@ -95,7 +92,7 @@ class Guard:
         """Campaign; returns at once. The scheduler starts when this process leads."""
         if isinstance(self._scheduler, AsyncIOScheduler):
             raise ConfigError(
-                "an AsyncIOScheduler lives on an event loop: use `async with guard(…)`, or"
+                "an AsyncIOScheduler needs an event loop: use `async with guard(…)`, or"
                 " `lifespan=guard(…).lifespan`."
             )
         if enabled():

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from tenure.async_scheduler import AsyncScheduler
-from tenure.core import enabled
-from tenure.scheduler import Scheduler
+from tenure.scheduler.async_scheduler import AsyncScheduler
+from tenure.scheduler.runtime import enabled
+from tenure.scheduler.scheduler import Scheduler
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FakeClock:
-    """A `tenure.clock.Clock` for tests on an ordinary event loop: time passes when you say so.
+    """A `Clock` for tests on an ordinary event loop: time passes when you say so.
 
     `advance` is synchronous: it moves the clocks and marks the sleepers whose time has come. They
     go on when the test next awaits something; `await clock.settle()` lets them all have a turn.
@@ -33,8 +34,10 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         """Let time pass on both clocks, and wake whoever slept until now."""
-        if seconds < 0:
-            raise ValueError(f"advance({seconds!r}): time does not go back; see jump().")
+        if not 0 <= seconds < math.inf:
+            raise ValueError(
+                f"advance({seconds!r}): give seconds; time does not go back; see jump()."
+            )
         self._elapsed += seconds
         due = [sleeper for sleeper in self._sleepers if sleeper[0] <= self._elapsed]
         self._sleepers = [s for s in self._sleepers if s not in due and not s[2].done()]

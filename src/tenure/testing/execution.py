@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tenure.outcomes import NotBegun
-from tenure.tasks import Run, Task
-from tenure.worker import Cancel, Ended, Execute
+from tenure.tasks.executor import Cancel, Ended, Execute
+from tenure.tasks.outcomes import NotBegun
+from tenure.tasks.run import Run
+from tenure.tasks.task import Task
 
 Body = Callable[[Task, Run, float | None], Coroutine[Any, Any, None]]
 """Runs a task to its end, within a timeout; raises what the task raised."""
@@ -27,11 +28,11 @@ def awaited(body: Body) -> Execute:
 
         def done(finished: asyncio.Task[None]) -> None:
             if not begun:
-                ended(NotBegun())
+                ended(NotBegun(), None)
             elif finished.cancelled():
-                ended(asyncio.CancelledError())
+                ended(asyncio.CancelledError(), None)
             else:
-                ended(finished.exception())
+                ended(finished.exception(), None)
 
         running = asyncio.create_task(begin(), name=f"tenure run {run.id}")
         running.add_done_callback(done)

@@ -1,4 +1,7 @@
-"""Triggers: when a schedule's occurrences are."""
+"""Triggers: when a schedule occurs.
+
+No I/O, and no clock. May be imported by `backends` and everything above.
+"""
 
 from tenure.triggers.at import At, at
 from tenure.triggers.base import Trigger
@@ -6,8 +9,8 @@ from tenure.triggers.cron import Cron, cron
 from tenure.triggers.every import Every, every
 from tenure.triggers.explain import Explanation, Reason
 from tenure.triggers.rrule import RRule, rrule
-from tenure.triggers.stored import KNOWN, dump, kind_of, kinds, load
-from tenure.triggers.text import parse
+from tenure.triggers.stored import KNOWN, dump, fingerprint, kind_of, kinds, load
+from tenure.triggers.text import as_trigger, parse
 
 __all__ = [
     "KNOWN",
@@ -18,10 +21,12 @@ __all__ = [
     "RRule",
     "Reason",
     "Trigger",
+    "as_trigger",
     "at",
     "cron",
     "dump",
     "every",
+    "fingerprint",
     "kind_of",
     "kinds",
     "load",

@@ -30,7 +30,7 @@ def at(
     gap: Gap | None = None,
     fold: Fold | None = None,
 ) -> At:
-    """Once, at this time; without a time zone it is a local time in `tz`.
+    """Once, at this time. Without a time zone it is a local time in `tz`.
 
     The other options are those of `cron`.
 
@@ -55,6 +55,7 @@ class At(Bounded):
     _policy: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", self.options.from_instant())
         # An instant needs no zone; its zone is only for excluded days and for showing it.
         policy = self.options.policy("after", "first")
         if self.time.tzinfo is not None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tenure.triggers import jitter as jitters
 from tenure.triggers.calendar import within_calendar
+from tenure.triggers.effort import spend
 from tenure.triggers.options import Options
+from tenure.triggers.runs import Runs
 from tenure.triggers.walls import INSTANT, Policy, Walls, skipped, stands_for
-from tenure.triggers.zones import Change
+from tenure.triggers.zones import Jump
 
 if TYPE_CHECKING:
     from tenure.triggers.explain import Explanation
@@ -44,8 +46,11 @@ class Trigger(Protocol):
         """The last nominal time at or before `until`; None if there is none."""
         ...
 
-    def preview(self, n: int, after: datetime, uid: int | None = None) -> list[Explanation]:
-        """The next `n` occurrences after a time, each with the rule that applied."""
+    def preview(
+        self, n: int = 5, after: datetime | None = None, uid: int | None = None
+    ) -> list[Explanation]:
+        """The next `n` occurrences after a time, or from now on, each with the rule that applied.
+        One that counts from its creation is shown as if it were created then."""
         ...
 
     def explain(self, moment: datetime, uid: int | None = None) -> Explanation:
@@ -53,7 +58,7 @@ class Trigger(Protocol):
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which `tenure.triggers.load` makes an equal trigger."""
+        """Plain data. `dump` writes it as text, of which `load` makes an equal trigger."""
         ...
 
     def __str__(self) -> str:
@@ -64,8 +69,9 @@ class Trigger(Protocol):
 class Bounded(ABC):
     """What the triggers have in common: a rule, and options that narrow it down."""
 
-    __slots__ = ()
+    __slots__ = ("_runs",)
     options: Options
+    _runs: Runs
 
     @abstractmethod
     def _after(self, moment: datetime) -> datetime | None:
@@ -79,6 +85,17 @@ class Bounded(ABC):
     def with_options(self, options: Options) -> Self:
         """The same rule with other options."""
 
+    def prepared(self) -> Self:
+        """This trigger; what is excluded in a row is found now, so that no question takes long."""
+        if getattr(self, "_runs", None) is None:
+            object.__setattr__(self, "_runs", Runs.of(self))
+        return self
+
+    @property
+    def complete(self) -> bool:
+        """Is nothing left open that `anchored` fixes?"""
+        return True
+
     @property
     def walls(self) -> tuple[Walls, Policy] | None:
         """The local times of the rule, if it is one of local times."""
@@ -88,6 +105,15 @@ class Bounded(ABC):
     def begins(self) -> datetime | None:
         """Nothing occurs before; None if there is no such limit."""
         return self.options.first
+
+    @property
+    def ends(self) -> datetime | None:
+        """Nothing occurs after."""
+        return self.options.last
+
+    def loosened(self, options: Options) -> Self:
+        """The same rule with options that leave less out; where it ends may be forgotten."""
+        return self.with_options(options)
 
     @property
     def jitter(self) -> float:
@@ -118,7 +144,9 @@ class Bounded(ABC):
                 entry = self.excluded(found)
                 if entry is None:
                     return found
-                found = self._after(options.past(found, entry))
+                spend(10)
+                end = self.prepared()._runs.end(found)
+                found = self._after(end if end > found else options.past(found, entry))
         except OverflowError:
             pass  # the calendar ends with the year 9999
         return None
@@ -135,7 +163,11 @@ class Bounded(ABC):
                 entry = self.excluded(found)
                 if entry is None:
                     return found
-                found = self._until(options.before(found, entry))
+                spend(10)
+                begin = self.prepared()._runs.begin(found)
+                found = self._until(
+                    begin - INSTANT if begin < found else options.before(found, entry)
+                )
         except OverflowError:
             pass
         return None
@@ -154,7 +186,7 @@ class Bounded(ABC):
         missing = skipped(self.walls[0], jump)
         return None if missing is None else self.options.excluded_wall(missing)
 
-    def skipped(self, jump: Change) -> datetime | None:
+    def skipped(self, jump: Jump) -> datetime | None:
         """The first local time of the rule that this jump skips and that is not excluded."""
         if self.walls is None:
             return None
@@ -169,7 +201,9 @@ class Bounded(ABC):
         return found
 
     @within_calendar
-    def preview(self, n: int, after: datetime, uid: int | None = None) -> list[Explanation]:
+    def preview(
+        self, n: int = 5, after: datetime | None = None, uid: int | None = None
+    ) -> list[Explanation]:
         from tenure.triggers import explain
 
         return explain.preview(self, n, after, uid)

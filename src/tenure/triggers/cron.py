@@ -1,8 +1,8 @@
 """`cron`: the times of day and days of a cron expression, in a time zone.
 
-Daylight saving as Debian's cron has it, unless `gap` and `fold` say otherwise: an expression whose
-hour or minute (or second) begins with a star follows the clock on the wall, through both passes of
-a repeated hour; one with a fixed time runs once a day, just after the gap if its time is skipped.
+Daylight saving works as in Debian's cron, unless `gap` and `fold` say otherwise. An expression
+whose hour or minute (or second) begins with a star follows the wall clock, through both passes of a
+repeated hour; one with a fixed time runs once a day, just after the gap if its time is skipped.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def cron(
     gap: Gap | None = None,
     fold: Fold | None = None,
 ) -> Cron:
-    """At the times of a cron expression: 5 fields, or 6 with the second first, or @daily and such.
+    """At the times of a cron expression: 5 fields, 6 with seconds first, or @daily etc.
 
     Args:
         expression: minute, hour, day of month, month, day of week; names, lists, ranges, steps,
-            `L`, `LW`, `5L`, `1#2`.
-        tz: a time zone such as "Europe/Berlin"; else that of the scheduler, else UTC.
-        start: nothing occurs before; without a zone it is a local time in `tz`.
-        end: nothing occurs after.
-        except_dates: local dates, or single times, that are left out.
-        jitter: each run starts up to so many seconds later, always the same for one occurrence.
+            `L`, `LW`, `FRIL`, `MON#2`.
+        tz: a time zone such as "Europe/Berlin"; by default the scheduler's, else UTC.
+        start: nothing occurs before it; without a zone it is a local time in `tz`.
+        end: nothing occurs after it; a date includes that whole day.
+        except_dates: local dates, or single times, to leave out.
+        jitter: the most seconds by which an occurrence is delayed; always the same for each one.
         gap: a local time that the clocks skip runs just "after" the gap, or is left out: "skip".
         fold: a local time that occurs twice runs at the "first", the "second", or "both".
 
@@ -76,6 +76,7 @@ class Cron(Bounded):
                 f"cron({self.expression!r}) has no occurrence: there is no day that matches its day"
                 " of month, month and day of week."
             )
+        object.__setattr__(self, "options", self.options.from_instant())
         object.__setattr__(self, "_times", Times(days, hour, minute, second))
         fixed = all(text[0] != "*" for text in fields[:3])
         policy = self.options.policy(*(("after", "first") if fixed else ("skip", "both")))

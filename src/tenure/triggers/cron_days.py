@@ -120,6 +120,11 @@ class Times:
         self.days = days
         self._clock = Clock(hours, minutes, seconds)
 
+    @property
+    def night(self) -> timedelta:
+        """From the last time of a day to the first one of the next, if that is one of the rule."""
+        return self._clock.night
+
     def after(self, wall: datetime) -> datetime | None:
         today = wall.date()
         day = self.days.at_or_after(today)

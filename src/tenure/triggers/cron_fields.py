@@ -44,8 +44,10 @@ KINDS = (
     Kind("hour", "hours", "0-23"),
     Kind("day of month", "days", "1-31, L (the last day), LW (the last weekday)"),
     Kind("month", "months", "1-12 or JAN-DEC"),
-    Kind("day of week", "weekdays", "0-7 (0 and 7 are Sunday) or SUN-SAT, 5L (the last Friday)"),
+    Kind("day of week", "weekdays", "0-7 (0 and 7 are Sunday) or SUN-SAT, FRIL (the last Friday)"),
 )
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_WEEKDAY = 5
 LAST, LAST_WEEKDAY = CronSim.LAST, CronSim.LAST_WEEKDAY
 Item = int | tuple[int, int]
 
@@ -78,8 +80,18 @@ def read(expression: str, fields: list[str]) -> list[frozenset[Item]]:
 @lru_cache(maxsize=4096)
 def _read(number: int, text: str) -> frozenset[Item]:
     alone = ["*"] * 6
-    alone[number] = text
+    alone[number] = ",".join(_plain(number, term) for term in text.split(","))
     return frozenset(getattr(CronSim(" ".join(alone), _ANY_TIME), KINDS[number].attribute))
+
+
+def _plain(number: int, term: str) -> str:
+    """The same in the forms that cronsim reads as they are meant."""
+    if number == _WEEKDAY and term[-1:] == "L" and term[:-1] in _DAYS:
+        return f"{_DAYS.index(term[:-1])}L"  # it wants a number before the L
+    stepped = re.fullmatch(r"(\w+)-(\w+)/0*[1-9]\d*", term, re.ASCII)
+    if stepped and _read(number, stepped[1]) == _read(number, stepped[2]):
+        return f"{stepped[1]}-{stepped[2]}"  # to it, 6-6/6 is 6/6, a range without an end
+    return term
 
 
 def _nickname(text: str) -> str:
@@ -138,8 +150,7 @@ _HINTS: tuple[tuple[str, set[int], str], ...] = (
     (r"\?", {3, 5}, "Write * instead of ?."),
     (r"\d+W", {3}, "The nearest weekday (15W) is not known; LW is the last weekday of the month."),
     (r"L-\d+", {3}, "Days before the last one (L-3) are not known."),
-    (r"[A-Z]{3,}L", {5}, "Before L use a number: 5L is the last Friday."),
-    (r"L", {5}, "L needs a day: 5L is the last Friday."),
+    (r"L", {5}, "L needs a day: FRIL is the last Friday."),
     (r"\d+#[06-9]\d*", {5}, "After # comes 1 to 5: 1#2 is the second Monday."),
     (r".*/0*", {0, 1, 2, 3, 4, 5}, "A step is at least 1: */5."),
     (r"[A-Z]{4,}", {4, 5}, "Names have three letters: JAN, MON."),

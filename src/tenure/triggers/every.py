@@ -1,6 +1,6 @@
-"""`every`: a fixed distance from an anchor, so that nothing drifts.
+"""`every`: a fixed interval, counted from an anchor, so that nothing drifts.
 
-Seconds, minutes and hours are lengths of time. Days, weeks, months and years are steps of the local
+Seconds, minutes and hours are durations. Days, weeks, months and years are steps of the local
 calendar in `tz`: "every day" stays at the same time of day across daylight saving, "every month" at
 the same day, or at the last of a shorter month.
 """
@@ -21,13 +21,15 @@ from tenure.triggers.interval import Interval, Unit
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.steps import Steps
-from tenure.triggers.walls import Policy, Walls, following, preceding
+from tenure.triggers.walls import INSTANT, Policy, Walls, following, preceding
 
 _KEYS = (KEYS - {"start"}) | {"type", "v", "seconds", "days", "months", "anchor", "from_start"}
 
 
 @within_calendar
 def every(
+    interval: timedelta | None = None,
+    /,
     *,
     seconds: float = 0,
     minutes: float = 0,
@@ -46,18 +48,23 @@ def every(
     gap: Gap | None = None,
     fold: Fold | None = None,
 ) -> Every:
-    """Every so often, counted from `start`, or from when the schedule was created.
+    """At a fixed interval, counted from `start` or from when the schedule was created.
 
-    Without `start` the first occurrence is one interval after creation; with it, `start` itself.
-    The other options are those of `cron`.
+    A timedelta is a duration, as seconds are: timedelta(days=1) is 24 hours, whatever the clocks
+    do. Without `start` the first occurrence is one interval after creation; with it, that is the
+    first.
+    For days and longer, a `start` without an offset that the clocks skip or repeat follows `gap`
+    and `fold`, and what comes after keeps its time of day. The other options are those of `cron`.
 
     >>> every(minutes=5)
+    >>> every(timedelta(minutes=5))
     >>> every(unit="months", count=3)
     >>> every(days=1, start=datetime(2026, 1, 1, 7, 30), tz="Europe/Berlin")
     """
-    interval = Interval.given(
+    length = Interval.given(
         unit,
         count,
+        interval,
         seconds=seconds,
         minutes=minutes,
         hours=hours,
@@ -67,7 +74,7 @@ def every(
         years=years,
     )
     trigger = Every(
-        interval=interval,
+        interval=length,
         anchor=None if start is None else moments.read("start", start),
         from_start=start is not None,
         options=Options.given(tz, None, end, except_dates, jitter, gap, fold),
@@ -79,34 +86,37 @@ def every(
 class Every(Bounded):
     """Made by `every()`."""
 
-    VERSIONS: ClassVar = (1, 2)
+    VERSIONS: ClassVar = (1, 2, 3)
 
     interval: Interval
     anchor: datetime | None = None
-    """In UTC; without a zone as long as it may still be given one."""
+    """In UTC; without a zone as long as it may still be given one, or if the clocks skip it."""
     from_start: bool = False
     """The anchor is itself an occurrence: it was given as `start`."""
     options: Options = PLAIN
     _first: datetime | None = field(init=False, repr=False, compare=False)
+    _exact: bool = field(init=False, repr=False, compare=False)
+    """The first occurrence is that instant."""
     _steps: Steps | None = field(init=False, repr=False, compare=False)
     _policy: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put, options = object.__setattr__, self.options
         self._check()
-        first = None if self.anchor is None else moments.resolve(self.anchor, options.zone)
-        if options.tz is not None:
+        put(self, "_policy", options.policy("after", "first"))
+        first, skipped = self._resolved()
+        if options.tz is not None and not skipped:
             put(self, "anchor", first)
         put(self, "_first", first)
-        put(self, "_policy", options.policy("after", "first"))
-        put(self, "_steps", None if first is None else self._make_steps(first))
+        put(self, "_exact", self.from_start and not skipped)
+        put(self, "_steps", self._make_steps())
 
     def _check(self) -> None:
         options, seconds = self.options, self.interval.seconds
         if seconds and (options.gap or options.fold):
             raise InvalidTrigger(
                 "every(): gap and fold are for local times, that is for days, weeks, months and"
-                " years; seconds, minutes and hours are lengths of time."
+                " years; seconds, minutes and hours are durations."
             )
         if seconds and options.jitter >= seconds:
             raise InvalidTrigger(
@@ -114,13 +124,22 @@ class Every(Bounded):
                 " seconds."
             )
 
-    def _make_steps(self, first: datetime) -> Steps | None:
-        if self.interval.seconds:
+    def _resolved(self) -> tuple[datetime | None, bool]:
+        """The anchor as an instant; and whether it is a time of the rule that the clocks skip."""
+        anchor, zone = self.anchor, self.options.zone
+        if anchor is None or self.interval.seconds:
+            return None if anchor is None else moments.resolve(anchor, zone), False
+        if anchor.tzinfo is None and self._policy.fold == "second":
+            anchor = anchor.replace(fold=1)
+        return moments.resolve(anchor, zone), moments.is_skipped(anchor, zone)
+
+    def _make_steps(self) -> Steps | None:
+        if self.anchor is None or self.interval.seconds:
             return None
-        # The anchor itself is an instant, whatever the policy for local times; but its local time
-        # may come a second time.
-        again = self.from_start and self._policy.fold == "both"
-        wall = first.astimezone(self.options.zone).replace(tzinfo=None, fold=0)
+        # An instant as anchor occurs whatever the policy for local times; but its local time may
+        # come a second time. Of one that is skipped the policy decides.
+        again = self.from_start and (self._policy.fold == "both" or not self._exact)
+        wall = moments.wall(self.anchor, self.options.zone)
         return Steps(wall, self.interval.days, self.interval.months, 0 if again else 1)
 
     @property
@@ -130,6 +149,10 @@ class Every(Bounded):
     @property
     def walls(self) -> tuple[Walls, Policy] | None:
         return None if self._steps is None else (self._steps, self._policy)
+
+    @property
+    def complete(self) -> bool:
+        return self.anchor is not None
 
     @property
     def begins(self) -> datetime | None:
@@ -142,9 +165,12 @@ class Every(Bounded):
         local = not self.interval.seconds or self.options.local
         local = local or (self.anchor is not None and self.anchor.tzinfo is None)
         options = self.options.zoned(tz if local else None)
-        if self.anchor is not None and self.anchor.tzinfo is None and tz is None:
-            return replace(self, anchor=self._first, options=options)
-        return self if options is self.options else replace(self, options=options)
+        zoned = self if options is self.options else replace(self, options=options)
+        return zoned.from_instant() if zoned.tz is None else zoned
+
+    def from_instant(self) -> Every:
+        """The same, with its anchor as an instant that no zone moves any more."""
+        return self if self.anchor is self._first else replace(self, anchor=self._first)
 
     @within_calendar
     def anchored(self, now: datetime) -> Every:
@@ -157,9 +183,9 @@ class Every(Bounded):
     def _after(self, moment: datetime) -> datetime | None:
         first = self._anchor
         if moment < first:
-            if self.from_start:
+            if self._exact:
                 return first
-            moment = first
+            moment = first - INSTANT if self.from_start else first
         if self._steps is not None:
             return following(self._steps, self._policy, moment)
         step = timedelta(seconds=self.interval.seconds)
@@ -174,9 +200,9 @@ class Every(Bounded):
         else:
             step = timedelta(seconds=self.interval.seconds)
             found = first + (moment - first) // step * step
-        if found is None or found <= first:
-            return first if self.from_start else None
-        return found
+        if found is not None and (found > first or (self.from_start and not self._exact)):
+            return found
+        return first if self._exact else None
 
     @property
     def _anchor(self) -> datetime:
@@ -187,12 +213,14 @@ class Every(Bounded):
     def to_json(self) -> dict[str, Any]:
         options = self.options.to_json()
         # What version 1 could say is written so, for older nodes of a rolling upgrade.
-        old = not self.interval.months and options.keys() <= {"tz"}
+        version = 1 if not self.interval.months and options.keys() <= {"tz"} else 2
+        if self.anchor is not None and self.anchor.tzinfo is None:
+            version = 3
         return {
             "type": "every",
-            "v": 1 if old else 2,
+            "v": version,
             **self.interval.to_json(),
-            **({} if self._first is None else {"anchor": self._first.isoformat()}),
+            **({} if self.anchor is None else {"anchor": self.anchor.isoformat()}),
             **({"from_start": True} if self.from_start else {}),
             **options,
         }
@@ -203,7 +231,7 @@ class Every(Bounded):
         check_keys(data, _KEYS)
         given = data.get("anchor")
         anchor = None if given is None else moments.read("anchor", given)
-        if anchor is not None and anchor.tzinfo is None:
+        if anchor is not None and anchor.tzinfo is None and data["v"] < 3:
             raise InvalidTrigger("the anchor has no time zone")
         return cls(
             interval=Interval.from_json(data),

@@ -8,11 +8,12 @@ from enum import StrEnum
 from typing import Any
 
 from tenure.errors import ConfigError
+from tenure.process.clock import SystemClock
 from tenure.triggers.base import Bounded
 from tenure.triggers.moments import resolve, show, show_clock, show_wall
 from tenure.triggers.options import Options
 from tenure.triggers.walls import INSTANT, Policy, Walls, contains, skipped
-from tenure.triggers.zones import Change, change, change_at, to_utc
+from tenure.triggers.zones import Jump, change, change_at, to_utc
 
 MOST_LEFT_OUT = 3
 
@@ -55,19 +56,22 @@ class Explanation:
         return self.text
 
 
-def preview(trigger: Bounded, n: int, after: datetime, uid: int | None) -> list[Explanation]:
-    """The next occurrences after `after`, which is local if it has no zone."""
+def preview(trigger: Bounded, n: int, after: datetime | None, uid: int | None) -> list[Explanation]:
+    """The next occurrences after `after`, which is local if it has no zone; or from now on."""
     if n < 0:
         raise ConfigError(f"preview({n}): the number must not be negative.")
     found = list[Explanation]()
-    after = resolve(after, trigger.options.zone)
-    while len(found) < n:
-        since = found[-1].moment if found else after
-        moment = trigger.next(since)
-        if moment is None:
-            break
-        told = explain(trigger, moment, uid)
-        found.append(replace(told, left_out=_left_out(trigger, since, moment)))
+    after = SystemClock().now() if after is None else resolve(after, trigger.options.zone)
+    if not trigger.complete:
+        trigger = trigger.anchored(after)
+    wide, since = _widened(trigger), after
+    before, moment = trigger.latest(after), trigger.next(after)
+    while moment is not None and len(found) < n:
+        left_out = _left_out(trigger, wide, since, moment)
+        following = trigger.next(moment)
+        told = _Answer(trigger, moment, uid, around=(before, following)).explain()
+        found.append(replace(told, left_out=left_out))
+        before, since, moment = moment, moment, following
     return found
 
 
@@ -105,8 +109,15 @@ class _Answer:
     """The case for one instant."""
 
     def __init__(
-        self, trigger: Bounded, moment: datetime, uid: int | None, *, brief: bool = False
+        self,
+        trigger: Bounded,
+        moment: datetime,
+        uid: int | None,
+        *,
+        brief: bool = False,
+        around: tuple[datetime | None, datetime | None] | None = None,
     ) -> None:
+        """`around`: the occurrences before and after it, if they are known already."""
         self._trigger = trigger
         self._options: Options = trigger.options
         self._zone = trigger.options.zone
@@ -115,9 +126,17 @@ class _Answer:
         self._wall = self._local.replace(tzinfo=None, fold=0)
         self._uid = uid
         self._brief = brief
+        self._known = around
+
+    @property
+    def _around(self) -> tuple[datetime | None, datetime | None]:
+        if self._known is None:
+            trigger, moment = self._trigger, self._moment
+            self._known = trigger.latest(moment - INSTANT), trigger.next(moment)
+        return self._known
 
     def explain(self) -> Explanation:
-        trigger, moment, last = self._trigger, self._moment, self._options.last
+        trigger, moment, last = self._trigger, self._moment, self._trigger.ends
         begins = trigger.begins
         if begins is not None and moment < begins:
             return self.tell(False, Reason.BEFORE_START, f"it begins at {self._show(begins)}")
@@ -156,7 +175,7 @@ class _Answer:
     def tell(self, occurs: bool, reason: Reason, said: str) -> Explanation:
         text = f"{self._show(self._moment)} is {'an' if occurs else 'not an'} occurrence"
         text += f": {said}." if said else "."
-        trigger, due = self._trigger, None
+        trigger, due, (before, after) = self._trigger, None, self._around
         if not occurs:
             text += "" if self._brief else self.neighbours()
         elif self._uid is not None:
@@ -174,13 +193,12 @@ class _Answer:
             text=text,
             note=said,
             due=due,
-            previous=trigger.latest(self._moment - INSTANT),
-            following=trigger.next(self._moment),
+            previous=before,
+            following=after,
         )
 
     def neighbours(self) -> str:
-        before = self._trigger.latest(self._moment - INSTANT)
-        after = self._trigger.next(self._moment)
+        before, after = self._around
         said = [
             f"{what} {self._show(moment)}"
             for what, moment in (("the last one before it is", before), ("the next one is", after))
@@ -193,7 +211,7 @@ class _Answer:
         return show(moment, self._zone)
 
 
-def _jump(jump: Change) -> str:
+def _jump(jump: Jump) -> str:
     form = "%H:%M" if jump.begin.date() == jump.end.date() else "%Y-%m-%d %H:%M"
     begin, end = jump.begin.strftime(form), jump.end.strftime(form)
     if jump.skipped:
@@ -201,9 +219,10 @@ def _jump(jump: Change) -> str:
     return f"the clocks go from {end} back to {begin}"
 
 
-def _left_out(trigger: Bounded, since: datetime, until: datetime) -> tuple[Explanation, ...]:
+def _left_out(
+    trigger: Bounded, wide: Bounded | None, since: datetime, until: datetime
+) -> tuple[Explanation, ...]:
     """What the rule has between two occurrences and an option takes away; the first few."""
-    wide = _widened(trigger)
     found = list[Explanation]()
     moment = None if wide is None else wide.next(since)
     while wide is not None and moment is not None and moment < until:
@@ -225,4 +244,4 @@ def _widened(trigger: Bounded) -> Bounded | None:
         wider["fold"] = "both"
     if options.gap == "skip":
         wider["gap"] = "after"
-    return trigger.with_options(replace(options, **wider)) if wider else None
+    return trigger.loosened(replace(options, **wider)) if wider else None

@@ -6,11 +6,13 @@ suit says where to look next, so that nobody counts the seconds up to the next 2
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from datetime import datetime, timedelta
+from bisect import bisect_left, bisect_right
+from datetime import date, datetime, timedelta
 from math import gcd
 
-from tenure.triggers.clock import Clock
+from tenure.triggers.clock import PARTS, Clock
+from tenure.triggers.effort import spend
+from tenure.triggers.periods_met import Met
 from tenure.triggers.recurrence import MOST_IN_A_PERIOD, too_many
 from tenure.triggers.recurrence_days import days_of
 from tenure.triggers.rrule_text import DAILY, HOURLY, MINUTELY, SECONDLY, Parts
@@ -19,13 +21,15 @@ _DAY = 86_400
 _LENGTHS = {DAILY: _DAY, HOURLY: 3600, MINUTELY: 60, SECONDLY: 1}
 # A search ends after so many days that BYMONTH and the like allow: a century at least.
 _MOST_DAYS = 36_525
-_PARTS = (("BYHOUR", HOURLY, 24), ("BYMINUTE", MINUTELY, 60), ("BYSECOND", SECONDLY, 60))
+# With so few times of day, or so few periods in a day, it pays to know which periods have them.
+_FEW, _LONG = 2_000, 3_600
+_LAST = date.max.toordinal() * _DAY + _DAY - 1
 
 
 class Frequent:
     """The local times of a rule, from `start` on; inside, seconds of the calendar."""
 
-    def __init__(self, parts: Parts, start: datetime, last: datetime | None = None) -> None:
+    def __init__(self, parts: Parts, start: datetime) -> None:
         length = _LENGTHS[parts.freq]
         self._start = _seconds(start)
         self._zero = self._start // length * length
@@ -40,24 +44,38 @@ class Frequent:
         self._offsets = _offsets(parts, start)
         # The days on which the interval meets the same times of day come round after so many.
         self._cycle = self._step // gcd(self._step, _DAY)
-        self.last: datetime | None = None
-        if parts.count is not None:
-            self.last = last or self._counted(parts.count)
+        self._met: Met | None = None
+        self._recent = (0, 0)  # no time lies between the two; the second is one
+        few = self._clock.size <= _FEW
+        self._rare = self._cycle > 1 and (few or (self._step >= _LONG and self._clock.size < _DAY))
+        if self._rare and not few:
+            self._periods()  # takes milliseconds: now, and not when it is asked first
+
+    @property
+    def night(self) -> timedelta:
+        """From the last time of a day to the first one of the next, or less than that."""
+        span = self._offsets[-1] - self._offsets[0] if self._offsets else 0
+        night = self._clock.night - timedelta(seconds=span)
+        return max(night, timedelta(seconds=self._step - span))
 
     def after(self, wall: datetime) -> datetime | None:
         found = self._after(max(_seconds(wall), self._start - 1))
-        if found is None:
-            return None
-        time = _wall(found)
-        return time if self.last is None or time <= self.last else None
+        return None if found is None else _wall(found)
 
     def until(self, wall: datetime) -> datetime | None:
-        if self.last is not None and wall > self.last:
-            wall = self.last
         found = self._until(_seconds(wall))
         return None if found is None or found < self._start else _wall(found)
 
     def _after(self, moment: int) -> int | None:
+        asked, known = self._recent  # the same is often asked again, and rare times take long
+        if asked <= moment < known:
+            return known
+        found = self._search(moment)
+        if found is not None:
+            self._recent = (moment, found)
+        return found
+
+    def _search(self, moment: int) -> int | None:
         if not self._offsets:
             return None  # BYSETPOS chooses none of them
         period = self._period_from(self._zero + (moment - self._zero) // self._step * self._step)
@@ -77,21 +95,42 @@ class Frequent:
             return None
         return period + self._offsets[bisect_right(self._offsets, moment - period) - 1]
 
-    def _counted(self, count: int) -> datetime | None:
-        found, moment = None, self._after(self._start - 1)
-        while moment is not None and count:
-            found, count = moment, count - 1
-            moment = self._after(moment)
-        return None if found is None else _wall(found)
+    def nth(self, number: int) -> datetime | None:
+        """The one that has so many before it; None if the calendar ends before."""
+        if not self._offsets:
+            return None
+        met = self._periods()
+        # The place of the first one, as if the rule went through its first period from the begin.
+        first = bisect_left(self._offsets, self._start - self._zero) if met.has(0) else 0
+        nth, place = divmod(first + number, len(self._offsets))
+        period = met.nth(nth)
+        found = None if period is None else period + self._offsets[place]
+        return None if found is None or found > _LAST else _wall(found)
+
+    def between(self, begin: datetime, end: datetime) -> int:
+        """How many there are from `begin` on, which is not before the start, and before `end`."""
+        count, found = 0, self._after(_seconds(begin) - 1)
+        while found is not None and found < _seconds(end):
+            spend(5)
+            count, found = count + 1, self._after(found)
+        return count
 
     # -- periods (days, … seconds), each by its first second --------------------------------------
 
+    def _periods(self) -> Met:
+        if self._met is None:
+            self._met = Met(self._zero, self._step, self._clock, self._days)
+        return self._met
+
     def _period_from(self, moment: int) -> int | None:
         """The first one at or after `moment`."""
+        if self._rare:
+            return self._periods().at_or_after(moment)
         moment = max(moment, self._zero)
         first, second = divmod(moment, _DAY)
         day, barren = first, set[int]()
         for _ in range(_MOST_DAYS):
+            spend(3)
             if len(barren) == self._cycle:
                 break
             # An interval of more than a day leaves days out.
@@ -111,9 +150,12 @@ class Frequent:
 
     def _period_until(self, moment: int) -> int | None:
         """The last one at or before `moment`."""
+        if self._rare:
+            return self._periods().at_or_before(moment)
         first, second = divmod(moment, _DAY)
         day, barren = first, set[int]()
         for _ in range(_MOST_DAYS):
+            spend(3)
             if len(barren) == self._cycle or day * _DAY + _DAY <= self._zero:
                 break
             missed = ((day + 1) * _DAY - 1 - self._zero) % self._step // _DAY
@@ -136,6 +178,7 @@ class Frequent:
         phase = self._zero - day * _DAY
         second += (phase - second) % self._step
         while second < _DAY:
+            spend(2)
             found = self._clock.later(*_shown(second - 1))
             if found is None:
                 return None
@@ -149,6 +192,7 @@ class Frequent:
         phase = self._zero - day * _DAY
         second -= (second - phase) % self._step
         while second >= 0:
+            spend(2)
             found = self._clock.not_later(*_shown(second))
             if found is None:
                 return None
@@ -163,7 +207,7 @@ def _clock(parts: Parts) -> Clock:
     """The times of day at which a period may begin."""
     hours, minutes, seconds = (
         parts.lists.get(key, tuple(range(size))) if parts.freq >= freq else (0,)
-        for key, freq, size in _PARTS
+        for key, freq, size in PARTS
     )
     return Clock(frozenset(hours), frozenset(minutes), frozenset(seconds))
 
@@ -172,7 +216,7 @@ def _offsets(parts: Parts, start: datetime) -> tuple[int, ...]:
     """How many seconds after its beginning a period has its times: by the parts below FREQ."""
     found = [0]
     given = (start.hour, start.minute, start.second)
-    for (key, freq, _), size, value in zip(_PARTS, (3600, 60, 1), given, strict=True):
+    for (key, freq, _), size, value in zip(PARTS, (3600, 60, 1), given, strict=True):
         if parts.freq < freq:
             numbers = sorted(set(parts.lists.get(key, (value,))))
             found = [offset + number * size for offset in found for number in numbers]

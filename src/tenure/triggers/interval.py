@@ -23,7 +23,6 @@ _KINDS: dict[str, tuple[str, int]] = {
     "months": ("months", 1),
     "years": ("months", 12),
 }
-UNITS = tuple(_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,12 @@ class Interval:
             raise InvalidTrigger("every(): the longest interval is 100 years.")
 
     @classmethod
-    def given(cls, unit: str | None, count: float, **units: float) -> Interval:
-        """From what a user gave: a unit and a count, or counts by their units."""
+    def given(
+        cls, unit: str | None, count: float, length: timedelta | None = None, **units: float
+    ) -> Interval:
+        """From what a user gave: a length, a unit and a count, or counts by their units."""
+        if length is not None:
+            units = _of_length(length, unit, units)
         if unit is not None:
             if unit not in [*_KINDS]:  # it may be of any type
                 raise InvalidTrigger(
@@ -127,3 +130,16 @@ def _sums(units: dict[str, float]) -> dict[str, float]:
             kind, size = _KINDS[unit]
             sums[kind] = sums.get(kind, 0) + count * size
     return sums
+
+
+def _of_length(length: object, unit: object, units: dict[str, float]) -> dict[str, float]:
+    if not isinstance(length, timedelta):
+        raise InvalidTrigger(
+            f"every({brief(length)}): name the unit, such as every(minutes=5), or give a timedelta."
+            " As text a trigger is 'every 5m', without the function."
+        )
+    if unit is not None or any(units.values()):
+        raise InvalidTrigger(
+            f"every({length!r}) is the whole interval: leave out the units beside it."
+        )
+    return {"seconds": length.total_seconds()}

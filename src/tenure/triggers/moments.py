@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, tzinfo
 
 from tenure.errors import InvalidTrigger
 from tenure.printable import brief
-from tenure.triggers.zones import to_utc
+from tenure.triggers.zones import change, to_utc
 
 Given = datetime | date | str
 
@@ -16,13 +16,14 @@ def read(what: str, given: Given, *, end: bool = False) -> datetime:
     value = _parsed(what, given) if isinstance(given, str) else given
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            return value
+            # The end of a day is that of its second pass, also when it comes from the store.
+            return value.replace(fold=1) if end and value.time() == time.max else value
         try:
             return value.astimezone(UTC)
         except OverflowError as error:
             raise InvalidTrigger(f"{what}={given!s}: beyond the calendar.") from error
     if isinstance(value, date):
-        return datetime.combine(value, time.max if end else time.min)
+        return datetime.combine(value, time.max.replace(fold=1) if end else time.min)
     raise InvalidTrigger(
         f"{what}={brief(given)}: give a datetime, or text such as '2026-01-31T07:00' or"
         " '2026-01-31T07:00+01:00'."
@@ -43,9 +44,10 @@ def _parsed(what: str, text: str) -> datetime | date:
             return date.fromisoformat(text)
         return datetime.fromisoformat(text)
     except ValueError as error:
+        why = "" if "isoformat" in str(error) else f" ({error})"
         raise InvalidTrigger(
-            f"{what}={brief(text)} is not a time ({brief(error)}): write 2026-01-31,"
-            " 2026-01-31T07:00, or with its offset 2026-01-31T07:00+01:00."
+            f"{what}={brief(text)} is not a time{why}: write 2026-01-31, 2026-01-31T07:00 or, with"
+            " an offset, 2026-01-31T07:00+01:00."
         ) from error
 
 
@@ -57,6 +59,20 @@ def resolve(moment: datetime, zone: tzinfo) -> datetime:
         return to_utc(moment.replace(fold=0), zone, second=bool(moment.fold))
     except OverflowError as error:
         raise InvalidTrigger(f"{moment}: beyond the calendar.") from error
+
+
+def wall(moment: datetime, zone: tzinfo) -> datetime:
+    """As the clocks there show it; one without a zone is a local time already."""
+    local = moment if moment.tzinfo is None else moment.astimezone(zone)
+    return local.replace(tzinfo=None, fold=0)
+
+
+def is_skipped(moment: datetime, zone: tzinfo) -> bool:
+    """Is this a local time, and one that the clocks skip there?"""
+    if moment.tzinfo is not None:
+        return False
+    jump = change(moment, zone)
+    return jump is not None and jump.skipped
 
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -12,6 +12,7 @@ from tenure.errors import InvalidTrigger
 from tenure.printable import brief
 from tenure.triggers import jitter as jitters
 from tenure.triggers import moments, zones
+from tenure.triggers.effort import spend
 from tenure.triggers.moments import Given
 from tenure.triggers.walls import INSTANT, Policy
 
@@ -22,16 +23,18 @@ GAPS = ("after", "skip")
 FOLDS = ("first", "second", "both")
 KEYS = frozenset({"tz", "start", "end", "except_dates", "jitter", "gap", "fold"})
 MOST_EXCEPTIONS = 10_000
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Checked, and the same whoever reads it. Made by `Options.given` and `Options.from_json`."""
+    """Checked options, alike on every machine. From `Options.given` or `Options.from_json`."""
 
     tz: str | None = None
     start: datetime | None = None
     end: datetime | None = None
-    """In UTC. Without a zone only as long as there is no `tz`: it may still be given one."""
+    """In UTC. Without a zone only as long as there is no `tz`, for it may still be given one; and a
+    start that the clocks skip, for a rule may go on with its time of day."""
     except_dates: tuple[date | datetime, ...] = ()
     jitter: float = 0.0
     gap: str | None = None
@@ -50,7 +53,8 @@ class Options:
         put(self, "last", None if self.end is None else moments.resolve(self.end, zone))
         put(self, "_excluded", frozenset(self.except_dates))
         if self.tz is not None:
-            put(self, "start", self.first)
+            if self.start is not None and not moments.is_skipped(self.start, zone):
+                put(self, "start", self.first)
             put(self, "end", self.last)
         if self.first is not None and self.last is not None and self.last < self.first:
             raise InvalidTrigger(
@@ -124,6 +128,11 @@ class Options:
             return self
         return replace(self, start=self.first, end=self.last)
 
+    def from_instant(self) -> Options:
+        """The same for a trigger that does not count from its start: a bound is an instant."""
+        settled = self.tz is None or self.start is self.first
+        return self if settled else replace(self, start=self.first)
+
     # -- excluded days and times ------------------------------------------------------------------
 
     @property
@@ -149,13 +158,18 @@ class Options:
         """Where a search forward goes on after the excluded `moment`."""
         if isinstance(entry, datetime):
             return moment
-        midnight = datetime.combine(entry + timedelta(days=1), time.min)
+        while (entry := entry + _DAY) in self._excluded:
+            spend(0.4)
+        midnight = datetime.combine(entry, time.min)
         return max(moment, zones.to_utc(midnight, self.zone) - INSTANT)
 
     def before(self, moment: datetime, entry: date | datetime) -> datetime:
         """Where a search backward goes on before the excluded `moment`."""
         if isinstance(entry, datetime):
             return moment - INSTANT
+        while (before := entry - _DAY) in self._excluded:
+            spend(0.4)
+            entry = before
         midnight = datetime.combine(entry, time.min)
         return min(moment, zones.to_utc(midnight, self.zone, second=True)) - INSTANT
 

@@ -1,131 +1,154 @@
-"""The local times of a recurrence rule of years, months or weeks, found with bounded effort.
+"""The local times of a recurrence rule of years, months or weeks, looked up period by period.
 
-python-dateutil expands the rule. It can only count from the beginning, so it is given a beginning
-close to where one looks: a period (year, month, week) that the interval meets.
+The times of a period are its days that match, each with every time of day. Nobody lists them: a
+time has a place among them, and from the place follows the time. BYSETPOS keeps some places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from itertools import islice
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from math import lcm
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers.rrule_text import FREQS, MONTHLY, WEEKLY, YEARLY, Parts
+from tenure.triggers.clock import clock_of
+from tenure.triggers.effort import spend
+from tenure.triggers.recurrence_periods import Periods
+from tenure.triggers.rrule_text import FREQS, Parts
 
-# The calendar repeats itself, weekdays included. dateutil searches until the year 9999, so a rule
-# that never matches is searched where that is near.
-_CYCLE = 400
-_LAST_START = 9899
-_DAYS_IN = {YEARLY: 366, MONTHLY: 31, WEEKLY: 7}
 MOST_IN_A_PERIOD = 10_000
 
 
 class Recurrence:
     """The local times of a rule, from `start` on."""
 
-    def __init__(self, parts: Parts, start: datetime, last: datetime | None = None) -> None:
-        self._parts = parts
+    def __init__(self, parts: Parts, start: datetime) -> None:
         self._start = start
-        self._arguments = _arguments(parts, start)
-        self._zero = self._number(start)
-        self.last: datetime | None = None
-        self._check_size()
-        if parts.count is not None:
-            self.last = last or self._counted(parts.count)
+        self._interval = parts.interval
+        self._set_pos = parts.lists.get("BYSETPOS")
+        self._periods = Periods(parts, start)
+        self._clock = clock_of(parts, start)
+        self._kept: dict[int, Sequence[int]] = {}
+        self._zero = self._periods.number(start)
+        self._end = self._periods.number(date.max)
+        # After so many periods the same ones come again. What is not found by then never occurs.
+        self._round = lcm(self._periods.round, self._interval)
+        self._check_size(parts.freq)
+
+    @property
+    def night(self) -> timedelta:
+        """From the last time of a day to the first one of the next, or less than that."""
+        return self._clock.night
 
     def after(self, wall: datetime) -> datetime | None:
-        begin = max(wall, self._start)
-        step = (self._number(begin) - self._zero) // self._parts.interval
-        for found in self._from(step):
-            if found > wall and found >= self._start:
-                return found if self.last is None or found <= self.last else None
+        if wall < self._start:
+            number, begun = self._zero, self._before(self._zero, self._start)
+        else:
+            number = self._meeting(wall)
+            begun = self._before(number, wall, itself=True)
+        for period in range(number, self._horizon(number) + 1, self._interval):
+            spend(3)
+            places = self._places(period)
+            place = bisect_left(places, begun) if begun else 0
+            if place < len(places):
+                return self._time(period, places[place])
+            begun = 0
         return None
 
     def until(self, wall: datetime) -> datetime | None:
-        if self.last is not None and wall > self.last:
-            wall = self.last
         if wall < self._start:
             return None
-        high = (self._number(wall) - self._zero) // self._parts.interval
-        low, reach = high, 1
-        # Back, ever faster, to a period from which on there is a time; then to the last such.
-        while (found_at := self._step(low, wall)) is None:
-            if low <= 0 or reach > 2**40:
+        number = self._meeting(wall)
+        begun: int | None = self._before(number, wall, itself=True)
+        for period in range(number, self._zero - 1, -self._interval):
+            spend(3)
+            places = self._places(period)
+            place = len(places) if begun is None else bisect_left(places, begun)
+            if place:
+                found = self._time(period, places[place - 1])
+                return found if found >= self._start else None
+            begun = None
+        return None
+
+    def nth(self, number: int) -> datetime | None:
+        """The one that has so many before it; None if the calendar ends before."""
+        # The place of the first one, as if the rule went through its first period from the begin.
+        place = bisect_left(self._places(self._zero), self._before(self._zero, self._start))
+        left, period = place + number, self._zero
+        passed, once = 0, self._zero + self._round
+        while period <= self._end:
+            spend(3)
+            places = self._places(period)
+            if left < len(places):
+                return self._time(period, places[left])
+            left -= len(places)
+            passed += len(places)
+            period += self._interval
+            if period == once and passed:
+                # From here on all comes again: leap as often as it goes.
+                times = min(left // passed, (self._end - period) // self._round)
+                left, period = left - times * passed, period + times * self._round
+            elif period == once:
                 return None
-            high, low, reach = low, max(0, low - reach), reach * 4
-        # Of a rare rule the one that was found is the last: look right after it first.
-        low, middle = found_at, found_at + 1
-        while high - low > 1:
-            found_at = self._step(middle, wall)
-            low, high = (low, middle) if found_at is None else (found_at, high)
-            middle = (low + high) // 2
-        best = None
-        for found in self._from(low):
-            if found > wall:
-                break
-            best = found if found >= self._start else best
-        return best
+        return None
 
-    def _step(self, step: int, wall: datetime) -> int | None:
-        """The period of the first time from that one on, unless it is after `wall`."""
-        found = next((f for f in self._from(step) if f >= self._start), None)
-        if found is None or found > wall:
-            return None
-        return (self._number(found) - self._zero) // self._parts.interval
+    def between(self, begin: datetime, end: datetime) -> int:
+        """How many there are from `begin` on, which is not before the start, and before `end`."""
+        count = 0
+        for period in range(self._meeting(begin), self._periods.number(end) + 1, self._interval):
+            spend(5)
+            places = self._places(period)
+            passed = bisect_left(places, self._before(period, begin))
+            count += bisect_left(places, self._before(period, end)) - passed
+        return count
 
-    def _counted(self, count: int) -> datetime | None:
-        times = (found for found in self._from(0) if found >= self._start)
-        last = None
-        for found in islice(times, count):
-            last = found
-        return last
+    # -- periods, and the places of times in them -------------------------------------------------
 
-    def _from(self, step: int) -> Iterator[datetime]:
-        """The times of the rule from the period that is `step` intervals after the first."""
-        from dateutil.rrule import rrule
+    def _meeting(self, wall: datetime) -> int:
+        """The last period of the rule that has begun by then."""
+        number = self._periods.number(wall)
+        return number - (number - self._zero) % self._interval
 
-        begin = self._begin(self._zero + step * self._parts.interval)
-        shift = max(0, _LAST_START - begin.year) // _CYCLE * _CYCLE
-        begin = begin.replace(year=begin.year + shift)
-        freq: Any = self._parts.freq
-        try:
-            for found in rrule(freq, dtstart=begin, **self._arguments):
-                yield found.replace(year=found.year - shift)
-        except (ValueError, OverflowError):
-            return  # nothing matches, or the calendar is over
+    def _horizon(self, number: int) -> int:
+        """The last period of a search that begins with this one."""
+        return min(self._end, number + self._round)
 
-    def _check_size(self) -> None:
-        """Refuse rules that would have to be expanded too far for one answer."""
-        most = _DAYS_IN[self._parts.freq]
-        for part in ("byhour", "byminute", "bysecond"):
-            most *= len(self._arguments[part])
-        if most <= MOST_IN_A_PERIOD:
+    def _places(self, number: int) -> Sequence[int]:
+        """The places that the rule keeps in a period, of so many as it has."""
+        size = len(self._periods.days(number)) * self._clock.size
+        if self._set_pos is None:
+            return range(size)
+        kept = self._kept.get(size)
+        if kept is None:
+            found = {n - 1 if n > 0 else n + size for n in self._set_pos}
+            kept = self._kept[size] = sorted(n for n in found if 0 <= n < size)
+        return kept
+
+    def _before(self, number: int, wall: datetime, *, itself: bool = False) -> int:
+        """How many places of a period are before a time, or are the time itself."""
+        days, day = self._periods.days(number), wall.toordinal() - self._periods.begin(number)
+        passed = bisect_left(days, day)
+        if passed == len(days) or days[passed] != day:
+            return passed * self._clock.size
+        second = wall.second + (itself or wall.microsecond > 0)
+        return passed * self._clock.size + self._clock.before(wall.hour, wall.minute, second)
+
+    def _time(self, number: int, place: int) -> datetime:
+        day, of_day = divmod(place, self._clock.size)
+        ordinal = self._periods.begin(number) + self._periods.days(number)[day]
+        return datetime.combine(date.fromordinal(ordinal), time(*self._clock.at(of_day)))
+
+    def _check_size(self, freq: int) -> None:
+        """Refuse rules with too many times in a period."""
+        if self._periods.most_days * self._clock.size <= MOST_IN_A_PERIOD:
             return
-        times = list(islice(self._from(0), MOST_IN_A_PERIOD + 1))
-        if len({self._number(time) for time in times}) == 1 and len(times) > MOST_IN_A_PERIOD:
-            raise too_many(self._parts.freq)
-
-    # -- periods, numbered ------------------------------------------------------------------------
-
-    def _number(self, wall: datetime) -> int:
-        """The number of the period that a time lies in."""
-        freq, day = self._parts.freq, wall.toordinal()
-        if freq == YEARLY:
-            return wall.year
-        if freq == MONTHLY:
-            return wall.year * 12 + wall.month - 1
-        return (day - 1 - self._parts.wkst) // 7  # the calendar begins with a Monday
-
-    def _begin(self, number: int) -> datetime:
-        """The first time of a period."""
-        freq = self._parts.freq
-        if freq == YEARLY:
-            return datetime(number, 1, 1)  # noqa: DTZ001
-        if freq == MONTHLY:
-            return datetime(number // 12, number % 12 + 1, 1)  # noqa: DTZ001
-        return datetime.fromordinal(max(1, number * 7 + 1 + self._parts.wkst))
+        for period in range(self._zero, self._horizon(self._zero) + 1, self._interval):
+            spend(3)
+            if places := self._places(period):
+                if len(places) > MOST_IN_A_PERIOD:
+                    raise too_many(freq)
+                return
 
 
 def too_many(freq: int) -> InvalidTrigger:
@@ -133,37 +156,3 @@ def too_many(freq: int) -> InvalidTrigger:
         f"rrule: more than {MOST_IN_A_PERIOD:,} times in one period of its FREQ, {FREQS[freq]}, are"
         " too many: use a smaller FREQ, such as FREQ=MINUTELY, with the same BY… parts."
     )
-
-
-_NAMES = {
-    "BYMONTH": "bymonth",
-    "BYMONTHDAY": "bymonthday",
-    "BYYEARDAY": "byyearday",
-    "BYWEEKNO": "byweekno",
-    "BYSETPOS": "bysetpos",
-    "BYHOUR": "byhour",
-    "BYMINUTE": "byminute",
-    "BYSECOND": "bysecond",
-}
-
-
-def _arguments(parts: Parts, start: datetime) -> dict[str, Any]:
-    """For dateutil, with what a rule leaves open taken from its start, wherever one looks from."""
-    from dateutil.rrule import weekday
-
-    found: dict[str, Any] = {_NAMES[key]: value for key, value in parts.lists.items()}
-    if parts.days:
-        found["byweekday"] = [weekday(day, which or None) for day, which in parts.days]
-    if not found.keys() & {"byweekno", "byyearday", "bymonthday", "byweekday"}:
-        if parts.freq == YEARLY:
-            found.setdefault("bymonth", start.month)
-        if parts.freq in (YEARLY, MONTHLY):
-            found["bymonthday"] = start.day
-        else:
-            found["byweekday"] = start.weekday()
-    elif "byweekno" in found and not found.keys() & {"byyearday", "bymonthday", "byweekday"}:
-        found["byweekday"] = start.weekday()
-    found.setdefault("byhour", (start.hour,))
-    found.setdefault("byminute", (start.minute,))
-    found.setdefault("bysecond", (start.second,))
-    return {**found, "interval": parts.interval, "wkst": parts.wkst}

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from calendar import isleap
+from collections.abc import Iterator
 from datetime import date, timedelta
 from functools import lru_cache
+
+from tenure.triggers.effort import spend
 
 _LAST = date.max.toordinal()
 # Nothing that occurs at all is rarer than 29 February on one weekday: up to 40 years apart.
@@ -29,13 +32,13 @@ class Days:
         self._month_days = month_days
         self._year_days = year_days
         self._weekdays = weekdays
-        self._always = not (months or month_days or year_days or weekdays)
+        self.always = not (months or month_days or year_days or weekdays)
         self._kinds: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def at_or_after(self, day: int) -> int | None:
         if not 1 <= day <= _LAST:
             return None
-        if self._always:
+        if self.always:
             return day
         first = date.fromordinal(day).year
         for year in range(first, min(first + _YEARS, 9999) + 1):
@@ -48,7 +51,7 @@ class Days:
     def at_or_before(self, day: int) -> int | None:
         if not 1 <= day <= _LAST:
             return None
-        if self._always:
+        if self.always:
             return day
         first = date.fromordinal(day).year
         for year in range(first, max(first - _YEARS, 1) - 1, -1):
@@ -58,6 +61,34 @@ class Days:
                 return begin + days[place - 1]
         return None
 
+    def runs(self, day: int) -> Iterator[tuple[int, int]]:
+        """The days from `day` on, as stretches of days that follow each other."""
+        if self.always:
+            yield day, _LAST
+            return
+        for year in range(date.fromordinal(day).year, 10_000):
+            begin, days = self._of_year(year)
+            place = bisect_left(days, day - begin)
+            while place < len(days):
+                end = place + 1
+                while end < len(days) and days[end] == days[end - 1] + 1:
+                    end += 1
+                yield begin + days[place], begin + days[end - 1]
+                place = end
+
+    def nth(self, day: int, number: int) -> int | None:
+        """The day that has so many before it, counted from `day` on."""
+        if self.always:
+            return day + number if day + number <= _LAST else None
+        for year in range(date.fromordinal(day).year, 10_000):
+            spend()
+            begin, days = self._of_year(year)
+            place = bisect_left(days, day - begin) + number
+            if place < len(days):
+                return begin + days[place]
+            number = place - len(days)
+        return None
+
     def _of_year(self, year: int) -> tuple[int, tuple[int, ...]]:
         """The first day of a year, and how many days after it the matching ones are."""
         begin = date(year, 1, 1).toordinal()
@@ -65,6 +96,7 @@ class Days:
         kind = (begin % 7, length)
         found = self._kinds.get(kind)
         if found is None:
+            spend(250)
             found = tuple(n for n in range(length) if self._matches(begin + n, n, length))
             self._kinds[kind] = found
         return begin, found

@@ -1,8 +1,9 @@
-"""`rrule`: the recurrence rules of calendars, RFC 5545."""
+"""`rrule`: calendar recurrence rules, RFC 5545."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -12,6 +13,9 @@ from tenure.triggers import moments, rrule_text, zones
 from tenure.triggers.base import Bounded
 from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
+from tenure.triggers.clock import clock_of
+from tenure.triggers.counted import Counted
+from tenure.triggers.effort import affordable
 from tenure.triggers.frequent import Frequent
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone, listed
@@ -20,10 +24,12 @@ from tenure.triggers.rrule_text import DAILY, HOURLY, Parts
 from tenure.triggers.walls import Policy, Walls, following, preceding
 
 _KEYS = KEYS | {"type", "v", "rule", "last"}
+_NEVER = datetime.max  # noqa: DTZ901 - a local time
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @within_calendar
+@affordable("read it")
 def rrule(
     rule: str,
     *,
@@ -37,8 +43,8 @@ def rrule(
 ) -> RRule:
     """At the times of a recurrence rule, counted from `start`, or from the schedule's creation.
 
-    The rule may come with lines DTSTART and EXDATE, as in calendars, instead of `start`, `tz` and
-    `except_dates`. The other options are those of `cron`.
+    The rule may come with DTSTART and EXDATE lines, as in calendars, instead of `start`, `tz` and
+    `except_dates`. COUNT counts occurrences. The other options are those of `cron`.
 
     >>> rrule("FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17", tz="Europe/Berlin", start="2026-01-01")
     """
@@ -76,10 +82,11 @@ class RRule(Bounded):
     rule: str
     options: Options = PLAIN
     last: datetime | None = None
-    """The local time of the last one that COUNT allows; found once."""
+    """The last one that COUNT allows, found once: a local time, or in UTC if that is not clear."""
     _parts: Parts = field(init=False, repr=False, compare=False)
     _policy: Policy = field(init=False, repr=False, compare=False)
     _walls: Recurrence | Frequent | None = field(init=False, repr=False, compare=False)
+    _last: datetime | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put, options = object.__setattr__, self.options
@@ -88,22 +95,49 @@ class RRule(Bounded):
         # What repeats within a day follows the clock on the wall; what has a time of day is fixed.
         fixed = parts.freq < HOURLY
         put(self, "_policy", options.policy(*(("after", "first") if fixed else ("skip", "both"))))
-        walls: Recurrence | Frequent | None = None
-        if options.first is not None:
-            start = options.first.astimezone(options.zone).replace(tzinfo=None, fold=0)
-            kind = Recurrence if parts.freq < DAILY else Frequent
-            walls = kind(parts, start, self.last)
-            put(self, "last", walls.last)
-        put(self, "_walls", walls)
+        put(self, "_walls", None)
+        put(self, "_last", None)
+        if options.start is not None:
+            start = moments.wall(options.start, options.zone)
+            put(self, "_walls", (Recurrence if parts.freq < DAILY else Frequent)(parts, start))
+            if parts.count is None:
+                put(self, "last", None)
+            else:
+                self._count(parts, start)
+
+    def _count(self, parts: Parts, start: datetime) -> None:
+        """Find where COUNT ends, unless it is known."""
+        put, zone, first = object.__setattr__, self.options.zone, self.options.first
+        assert first is not None
+        last, instant = self.last, None
+        if last is None:
+            clock = clock_of(parts, start)
+            counted = Counted(self._recurrence, clock, self._policy, start, first)
+            instant = counted.last(parts.count or 0)
+            last = None if instant is None else moments.wall(instant, zone)
+            if last is None and self._recurrence.nth(0) is not None:
+                last = self._recurrence.until(_NEVER)  # the last one of the calendar
+        with suppress(OverflowError):  # so close to the end of the calendar that it is no limit
+            if last is not None:
+                put(self, "_last", last if last.tzinfo else self._policy.instant(last))
+        if instant is not None and instant != self._last:
+            last = instant  # the first of two passes, where both occur
+            put(self, "_last", instant)
+        put(self, "last", last)
 
     @property
     def walls(self) -> tuple[Walls, Policy]:
         return self._recurrence, self._policy
 
+    @property
+    def complete(self) -> bool:
+        return self._walls is not None
+
     def with_options(self, options: Options) -> RRule:
         return replace(self, options=options, last=None)
 
     @within_calendar
+    @affordable("find its times")
     def anchored(self, now: datetime) -> RRule:
         zoned = self.zoned(None)
         if zoned.options.start is not None:
@@ -117,10 +151,25 @@ class RRule(Bounded):
             raise InvalidTrigger("this trigger has no start yet: call anchored(now) first")
         return self._walls
 
+    def loosened(self, options: Options) -> RRule:
+        wider = replace(self, options=options, last=_NEVER)
+        object.__setattr__(wider, "_walls", self._walls)  # which knows what was found last
+        return wider
+
+    @property
+    def ends(self) -> datetime | None:
+        limits = [limit for limit in (self.options.last, self._last) if limit is not None]
+        return min(limits, default=None)
+
     def _after(self, moment: datetime) -> datetime | None:
-        return following(self._recurrence, self._policy, moment)
+        found = following(self._recurrence, self._policy, moment)
+        if found is None or self._last is None or found <= self._last:
+            return found
+        return None
 
     def _until(self, moment: datetime) -> datetime | None:
+        if self._last is not None and moment > self._last:
+            moment = self._last
         return preceding(self._recurrence, self._policy, moment)
 
     def to_json(self) -> dict[str, Any]:

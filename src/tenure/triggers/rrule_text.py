@@ -28,6 +28,8 @@ _LISTS: dict[str, tuple[int, int, bool, set[int]]] = {
 _OTHERS = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY")
 _DAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
 _TIME = re.compile(r"(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2})(Z?))?")
+_LINE = re.compile(r"\s*(RRULE|DTSTART|EXDATE|RDATE|EXRULE)[:;]", re.IGNORECASE)
+_BARE, _OTHER = (re.compile(rf"\s*({word})", re.IGNORECASE) for word in ("FREQ=", "DTSTART|EXDATE"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,9 @@ def read(text: str) -> Text:
         raise InvalidTrigger(
             f"rrule({brief(text)}): give text, such as rrule('FREQ=DAILY;BYHOUR=7')."
         )
-    result = Text()
-    for line in filter(None, map(str.strip, text.upper().splitlines())):
+    text = _unfolded(text)
+    result, upper = Text(), text.upper()
+    for line in filter(None, map(str.strip, upper.splitlines())):
         name, _, value = line.rpartition(":")
         name, *parameters = name.split(";") if ":" in line else ["RRULE"]
         if name == "RRULE":
@@ -68,7 +71,7 @@ def read(text: str) -> Text:
                 raise InvalidTrigger("rrule: there is more than one rule; make two schedules.")
             result.rule = value
         elif name in ("DTSTART", "EXDATE"):
-            tz = _zone(text, parameters)
+            tz = _zone(text, upper, parameters)
             if tz is not None and result.tz not in (None, tz):
                 raise InvalidTrigger(f"rrule: two time zones, {result.tz!r} and {tz!r}.")
             result.tz = tz or result.tz
@@ -85,12 +88,24 @@ def read(text: str) -> Text:
     return result
 
 
-def _zone(text: str, parameters: list[str]) -> str | None:
+def _unfolded(text: str) -> str:
+    """Lines that begin with white space continue the one before, unless they are just indented."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        begins = _LINE.match(line) or (lines and _BARE.match(line) and _OTHER.match(lines[-1]))
+        if lines and line[:1].isspace() and not begins:
+            lines[-1] += line.strip()
+        else:
+            lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def _zone(text: str, upper: str, parameters: list[str]) -> str | None:
     """The zone in its own spelling: the lines were read in upper case."""
     for parameter in parameters:
         key, _, value = parameter.partition("=")
         if key == "TZID":
-            place = text.upper().index(value)
+            place = upper.index(value)
             return text[place : place + len(value)].strip('"')
     return None
 
@@ -120,7 +135,7 @@ def parse(rule: str) -> Parts:
             known = ", ".join([*_OTHERS, *_LISTS])
             raise InvalidTrigger(f"rrule: {key!r} is not known; there are {known}.")
         if key in given:
-            raise InvalidTrigger(f"rrule: {key} is there twice.")
+            raise InvalidTrigger(f"rrule: {key} is given twice.")
         given[key] = value
     if given.get("FREQ") not in FREQS:
         said = f"FREQ={given['FREQ']}" if "FREQ" in given else "FREQ is missing"
@@ -139,7 +154,7 @@ def parse(rule: str) -> Parts:
 def _list(freq: int, key: str, given: dict[str, str]) -> tuple[int, ...]:
     low, high, from_end, allowed = _LISTS[key]
     if freq not in allowed:
-        raise InvalidTrigger(f"rrule: {key} does not go with FREQ={FREQS[freq]}.")
+        raise InvalidTrigger(f"rrule: {key} cannot be combined with FREQ={FREQS[freq]}.")
     if key == "BYSETPOS" and not any(k.startswith("BY") and k != key for k in given):
         raise InvalidTrigger("rrule: BYSETPOS needs another BY… part to choose from.")
     numbers = []
@@ -156,7 +171,7 @@ def _days(freq: int, given: dict[str, str]) -> tuple[tuple[int, int], ...]:
     for text in given["BYDAY"].split(",") if "BYDAY" in given else ():
         found = _DAY.fullmatch(text)
         if found is None:
-            raise InvalidTrigger(f"rrule: BYDAY={text}: write MO … SU, or 1MO, -1FR and the like.")
+            raise InvalidTrigger(f"rrule: BYDAY={text}: write MO … SU, 1MO or -1FR, for example.")
         which = int(found[1] or 0)
         if found[1] and (not 1 <= abs(which) <= 53):
             raise InvalidTrigger(f"rrule: BYDAY={text}: the number is from 1 to 53, or negative.")
@@ -188,7 +203,7 @@ def _time(key: str, text: str) -> datetime | date:
     found = _TIME.fullmatch(text)
     try:
         if found is None:
-            raise ValueError("unknown form")
+            raise ValueError("unknown format")
         numbers = [int(group) for group in found.groups()[:6] if group]
         if len(numbers) == 3:
             return date(*numbers)

@@ -9,8 +9,9 @@ from typing import Any
 from tenure.errors import InvalidTrigger, UnknownTrigger
 from tenure.printable import brief
 from tenure.triggers.at import At
-from tenure.triggers.base import Trigger
+from tenure.triggers.base import Bounded, Trigger
 from tenure.triggers.cron import Cron
+from tenure.triggers.effort import affordable, spend
 from tenure.triggers.every import Every
 from tenure.triggers.rrule import RRule
 
@@ -38,6 +39,17 @@ def dump(trigger: Trigger) -> str:
     return _encode(trigger.to_json())
 
 
+def fingerprint(trigger: Trigger) -> str:
+    """The text of which the digest says whether a declaration has changed.
+
+    Digests outlive upgrades, so a start that may still be given a zone counts as one in UTC: `dump`
+    once wrote it so.
+    """
+    if isinstance(trigger, Every) and trigger.tz is None:
+        trigger = trigger.from_instant()
+    return dump(trigger)
+
+
 _WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """What comes of data of wrong types and sizes."""
 
@@ -56,21 +68,28 @@ def load(text: str) -> Trigger:
             raise ValueError(
                 f"it has {len(text):,} characters; at most {LONGEST_TEXT:,} are allowed"
             )
-        if not text.lstrip().startswith("{"):
-            from tenure.triggers.text import parse
-
-            return parse(text)
-        data = json.loads(text)
-        kind = data["type"]
-        if not isinstance(kind, str):
-            raise ValueError(f"its type {kind!r} is not text")
-        if kind not in _TYPES:
-            raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
-        trigger: Trigger = _TYPES[kind].from_json(data)
+        with affordable("read it"):
+            spend(len(text) / 8)
+            trigger = _read(text)
+            return trigger.prepared() if isinstance(trigger, Bounded) else trigger
     except _WRONG as error:
         wrong = UnknownTrigger if isinstance(error, UnknownTrigger) else InvalidTrigger
         said = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
         if len(said) > LONGEST_ERROR:
             said = f"{said[:LONGEST_ERROR]} …"
         raise wrong(f"the stored trigger {text[:200]!r} cannot be read: {said}") from error
+
+
+def _read(text: str) -> Trigger:
+    if not text.lstrip().startswith("{"):
+        from tenure.triggers.text import parse
+
+        return parse(text)
+    data = json.loads(text)
+    kind = data["type"]
+    if not isinstance(kind, str):
+        raise ValueError(f"its type {kind!r} is not text")
+    if kind not in _TYPES:
+        raise UnknownTrigger(f"its type {kind!r} is not known to this version of Tenure")
+    trigger: Trigger = _TYPES[kind].from_json(data)
     return trigger

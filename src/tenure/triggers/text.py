@@ -1,6 +1,7 @@
 """Triggers written as one line of text, for command lines, forms and configuration files.
 
 every 5m                              every 2 months
+0 7 * * MON-FRI                       @daily
 cron 0 7 * * MON-FRI                  cron @daily
 at 2026-12-31T18:00                   rrule FREQ=MONTHLY;BYDAY=-1FR
 
@@ -40,7 +41,7 @@ _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
 def parse(text: str, **options: Any) -> Trigger:
-    """The trigger of a line of text such as "every 5m" or "cron 0 7 * * * tz=Europe/Berlin".
+    """The trigger of a line of text such as "every 5m" or "0 7 * * * tz=Europe/Berlin".
 
     `options` (tz, start, end, except_dates, jitter, gap, fold) are added to those in the text.
     """
@@ -51,19 +52,22 @@ def parse(text: str, **options: Any) -> Trigger:
         if options:
             raise InvalidTrigger("a trigger given as JSON has its options inside.")
         return load(text)
-    kind = words[0].lower() if words else ""
-    if kind not in _KINDS:
-        raise InvalidTrigger(f"{text[:200]!r} is not a trigger: {_advice(words)}")
     end = len(words)
     while end > 1 and (found := _OPTION.fullmatch(words[end - 1])):
         name, value = found.groups()
         if not value:
             raise InvalidTrigger(f"{name}= has no value: write one after it, or leave it out.")
         if name in options:
-            raise InvalidTrigger(f"{name} is given twice: {value!r} in the text, and beside it.")
+            raise InvalidTrigger(
+                f"{name} is given twice: as {value!r} in the text, and as an option."
+            )
         options[name] = _option(name, value)
         end -= 1
-    rule = " ".join(words[1:end])
+    words = ["cron", *words[:end]] if _is_cron(words[:end]) else words[:end]
+    kind = words[0].lower() if words else ""
+    if kind not in _KINDS:
+        raise InvalidTrigger(f"{text[:200]!r} is not a trigger: {_advice(words)}")
+    rule = " ".join(words[1:])
     if not rule:
         raise InvalidTrigger(
             f"{brief(text)} is not a trigger: after {kind!r} comes {_KINDS[kind]}."
@@ -72,8 +76,8 @@ def parse(text: str, **options: Any) -> Trigger:
         units: dict[str, Any] = {**_units(rule)}
         return every(**units, **options)
     if kind == "rrule":
-        # Its lines end at spaces here; none of them has a space in it.
-        rule = "\n".join(words[1:end])
+        # Its lines may end at spaces here. What does not begin one continues the one before.
+        rule = "\n ".join(words[1:])
     makers: dict[str, Callable[..., Trigger]] = {"cron": cron, "at": at, "rrule": rrule}
     return makers[kind](rule, **options)
 
@@ -86,16 +90,35 @@ _KINDS = {
 }
 
 
+def as_trigger(given: Trigger | str) -> Trigger:
+    """What was given as a trigger: one that was made by `every`, `cron`, `at` or `rrule`, or text
+    as `parse` reads it."""
+    if isinstance(given, str):
+        return parse(given)
+    if not hasattr(given, "to_json"):
+        raise InvalidTrigger(
+            f"{brief(given)} is not a trigger: give one such as every(minutes=5), or text such as"
+            " 'every 5m' or '0 7 * * *'."
+        )
+    return given
+
+
+def _is_cron(words: list[str]) -> bool:
+    """A cron expression alone: five or six fields of which the first is numbers, or @daily."""
+    if len(words) == 1:
+        return words[0].startswith("@")
+    return len(words) in (5, 6) and set(words[0]) <= set("0123456789*/,-")
+
+
 def _advice(words: list[str]) -> str:
-    if len(words) in (5, 6) and set(words[0]) <= set("0123456789*/,-"):
-        return f"did you mean 'cron {' '.join(words)}'?"
-    if words and words[0].startswith("@"):
-        return f"did you mean 'cron {words[0]}'?"
     if words and words[0].upper().startswith(("FREQ=", "RRULE:")):
         return "did you mean 'rrule …'?"
     if words and words[0][0].isdigit() and words[0][-1].isalpha():
         return f"did you mean 'every {' '.join(words)}'?"
-    return "it begins with every, cron, at or rrule, such as 'every 5m' or 'cron 0 7 * * *'."
+    return (
+        "it begins with every, cron, at or rrule, such as 'every 5m', or is a cron expression,"
+        " such as '0 7 * * *'."
+    )
 
 
 def _option(name: str, value: str) -> Any:
@@ -105,14 +128,14 @@ def _option(name: str, value: str) -> Any:
 
 
 def seconds(what: str, text: str) -> float:
-    """A length of time in seconds: 30, 30s, 5m, 1h30m."""
+    """A duration in seconds: 30, 30s, 5m, 1h30m."""
     if re.fullmatch(r"\d{1,15}(\.\d{1,15})?", text, re.ASCII):
         return float(text)
     try:
         units = _units(text)
     except InvalidTrigger:
         raise InvalidTrigger(
-            f"{what}={brief(text)} is not a length of time: write 30, 30s, 5m or 1h30m."
+            f"{what}={brief(text)} is not a duration: write 30, 30s, 5m or 1h30m."
         ) from None
     total = 0.0
     for unit, count in units.items():

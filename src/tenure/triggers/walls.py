@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 
-from tenure.triggers.zones import Change, change, change_at, steady
+from tenure.triggers.zones import Jump, change, change_at, steady
 
 INSTANT = timedelta(microseconds=1)
 # From UTC to a local time and back by way of these: replace(tzinfo=…) takes several times as long.
@@ -40,6 +40,13 @@ class Policy:
     fold: str
     """`first`, `second` or `both` of the passes."""
 
+    def instant(self, wall: datetime) -> datetime:
+        """The last instant of a local time of the rule, which is not left out."""
+        jump = change(wall, self.zone)
+        if jump is not None and jump.skipped:
+            return jump.moment
+        return instant(wall, self.zone, second=self.fold != "first")
+
 
 def following(walls: Walls, policy: Policy, after: datetime) -> datetime | None:
     """The first instant of the rule strictly after `after`."""
@@ -57,13 +64,13 @@ def following(walls: Walls, policy: Policy, after: datetime) -> datetime | None:
         if policy.fold != "second":
             found = walls.after(wall)
             if found is not None and found < jump.end:
-                return _utc(found, zone)
+                return instant(found, zone)
         wall = jump.begin - INSTANT
     if policy.fold == "first":
         wall = jump.end - INSTANT
     found = walls.after(wall)
     if found is not None and found < jump.end:
-        return _utc(found, zone, fold=1)
+        return instant(found, zone, second=True)
     return _forward(walls, policy, found)
 
 
@@ -75,9 +82,9 @@ def _forward(walls: Walls, policy: Policy, found: datetime | None) -> datetime |
             return _INSTANTS + (found - _WALLS - offset)
         jump = change(found, policy.zone)
         if jump is None:
-            return _utc(found, policy.zone)
+            return instant(found, policy.zone)
         if not jump.skipped:
-            return _utc(found, policy.zone, fold=int(policy.fold == "second"))
+            return instant(found, policy.zone, second=policy.fold == "second")
         if policy.gap == "after":
             return jump.moment
         found = walls.after(jump.end - INSTANT)
@@ -99,13 +106,13 @@ def preceding(walls: Walls, policy: Policy, until: datetime) -> datetime | None:
         if policy.fold != "first":
             found = walls.until(wall)
             if found is not None and found >= jump.begin:
-                return _utc(found, zone, fold=1)
+                return instant(found, zone, second=True)
         wall = jump.end - INSTANT
     if policy.fold == "second":
         wall = jump.begin - INSTANT
     found = walls.until(wall)
     if found is not None and found >= jump.begin:
-        return _utc(found, zone)
+        return instant(found, zone)
     return _backward(walls, policy, found)
 
 
@@ -116,9 +123,9 @@ def _backward(walls: Walls, policy: Policy, found: datetime | None) -> datetime 
             return _INSTANTS + (found - _WALLS - offset)
         jump = change(found, policy.zone)
         if jump is None:
-            return _utc(found, policy.zone)
+            return instant(found, policy.zone)
         if not jump.skipped:
-            return _utc(found, policy.zone, fold=int(policy.fold != "first"))
+            return instant(found, policy.zone, second=policy.fold != "first")
         if policy.gap == "after":
             return jump.moment
         found = walls.until(jump.begin - INSTANT)
@@ -129,13 +136,13 @@ def contains(walls: Walls, wall: datetime) -> bool:
     return walls.until(wall) == wall
 
 
-def skipped(walls: Walls, jump: Change) -> datetime | None:
+def skipped(walls: Walls, jump: Jump) -> datetime | None:
     """The first local time of the rule that this jump skips."""
     found = walls.after(jump.begin - INSTANT)
     return found if found is not None and jump.skipped and found < jump.end else None
 
 
-def stands_for(walls: Walls, policy: Policy, moment: datetime) -> Change | None:
+def stands_for(walls: Walls, policy: Policy, moment: datetime) -> Jump | None:
     """The jump because of which alone this is an instant of the rule: just after a gap."""
     if policy.gap != "after" or steady(policy.zone, moment.toordinal()) is not None:
         return None
@@ -143,5 +150,6 @@ def stands_for(walls: Walls, policy: Policy, moment: datetime) -> Change | None:
     return None if jump is None or not jump.skipped or contains(walls, jump.end) else jump
 
 
-def _utc(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
-    return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+def instant(wall: datetime, zone: tzinfo, *, second: bool = False) -> datetime:
+    """A local time that is not skipped, in UTC: its first pass or its second, if it has two."""
+    return wall.replace(tzinfo=zone, fold=int(second)).astimezone(UTC)

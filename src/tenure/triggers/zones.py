@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import difflib
+from calendar import isleap
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from tenure.errors import InvalidTrigger
+from tenure.printable import brief
+from tenure.triggers.effort import spend
 
 _SECOND = timedelta(seconds=1)
+LONGEST = 100
+"""How many characters the name of a zone may have."""
 
 
 def name(tz: object) -> str | None:
@@ -31,6 +36,10 @@ def zone(tz: str | None) -> tzinfo:
     """The zone of that name; UTC for None."""
     if tz is None or tz == "UTC":
         return UTC
+    if len(tz) > LONGEST:
+        raise InvalidTrigger(
+            f"the name of the time zone, {brief(tz)}, has more than {LONGEST} characters."
+        )
     try:
         return ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
@@ -41,11 +50,17 @@ def zone(tz: str | None) -> tzinfo:
 
 
 def _hint(tz: object) -> str:
-    known = {known.lower(): known for known in available_timezones()}
+    spend(10_000)
+    known = _known()
     close = difflib.get_close_matches(str(tz).lower().replace(" ", "_"), known, n=1)
     if close:
         return f"did you mean {known[close[0]]!r}?"
     return "use a name such as 'Europe/Berlin' or 'UTC'"
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, str]:
+    return {known.lower(): known for known in available_timezones()}
 
 
 _TEN_HOURS = timedelta(hours=10)
@@ -66,7 +81,7 @@ def steady(there: tzinfo, ordinal: int) -> timedelta | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Jump:
     """A jump of a zone's clocks, with the stretch of local times that it skips or repeats."""
 
     moment: datetime
@@ -78,7 +93,7 @@ class Change:
     """Skipped (the clocks went forward), or repeated (they went back)."""
 
 
-def change(wall: datetime, there: tzinfo) -> Change | None:
+def change(wall: datetime, there: tzinfo) -> Jump | None:
     """The jump that skips or repeats this local time; None if it occurs once, as nearly all do."""
     if there is UTC:
         return None
@@ -90,16 +105,43 @@ def change(wall: datetime, there: tzinfo) -> Change | None:
     assert after is not None
     moment = _moment(wall, there, before, after)
     bounds = sorted((moment.replace(tzinfo=None) + before, moment.replace(tzinfo=None) + after))
-    return Change(moment, bounds[0], bounds[1], skipped=before < after)
+    return Jump(moment, bounds[0], bounds[1], skipped=before < after)
 
 
-def change_at(moment: datetime, there: tzinfo) -> Change | None:
+def change_at(moment: datetime, there: tzinfo) -> Jump | None:
     """The jump of the clocks at this very instant, if there is one."""
     before, after = ((moment - _SECOND).astimezone(there), moment.astimezone(there))
     if before.utcoffset() == after.utcoffset():
         return None
     walls = (before.replace(tzinfo=None) + _SECOND, after.replace(tzinfo=None))
-    return Change(moment, min(walls), max(walls), skipped=walls[0] < walls[1])
+    return Jump(moment, min(walls), max(walls), skipped=walls[0] < walls[1])
+
+
+_FIRST = 1800  # before, clocks showed the time of the sun
+# From here on the clocks change by a rule for each year, which is the same in years that begin with
+# the same weekday and have as many days. No zone has single dates for later (Morocco: until 2087).
+_BY_RULE = 2100
+_ALIKE = {(date(y, 1, 1).weekday(), isleap(y)): y for y in range(_BY_RULE + 28, _BY_RULE - 1, -1)}
+
+
+def jumps(there: tzinfo, year: int) -> tuple[Jump, ...]:
+    """The jumps of the clocks in that year."""
+    if year < _FIRST:
+        return ()
+    alike = year if year < _BY_RULE else _ALIKE[date(year, 1, 1).weekday(), isleap(year)]
+    found = _jumps(there, alike)
+    if alike == year or not found:
+        return found
+    days = timedelta(days=date(year, 1, 1).toordinal() - date(alike, 1, 1).toordinal())
+    return tuple(
+        Jump(jump.moment + days, jump.begin + days, jump.end + days, jump.skipped) for jump in found
+    )
+
+
+@lru_cache(maxsize=4096)
+def _jumps(there: tzinfo, year: int) -> tuple[Jump, ...]:
+    found = (change_at(moment, there) for moment in changes(there, year))
+    return tuple(jump for jump in found if jump is not None)
 
 
 @lru_cache(maxsize=4096)

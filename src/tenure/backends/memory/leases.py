@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from tenure.backends.ages import Ages
 from tenure.backends.base import KEPT_LINES, OWN, lease_topic
 from tenure.backends.memory.wakeups import MemoryWakeups
-from tenure.clock import Clock
+from tenure.backends.shared.ages import Ages
 from tenure.model import (
     DELETED,
     Forgotten,
     Grant,
     Holder,
     LeaseRecord,
+    Takeover,
     Tenure,
 )
+from tenure.process.clock import Clock
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class _Lease:
 
 
 class MemoryLeases:
-    """Leases on a dictionary."""
+    """Leases in a dictionary."""
 
     def __init__(self, clock: Clock, wakeups: MemoryWakeups) -> None:
         self._clock = clock
@@ -45,7 +46,7 @@ class MemoryLeases:
         self._leases: dict[str, _Lease] = {}
         self._history: list[Tenure] = []
         self._highest = 0
-        """The greatest term that was dropped."""
+        """The high-water term: the greatest that was dropped."""
 
     async def acquire(
         self,
@@ -57,11 +58,18 @@ class MemoryLeases:
         floor: int = 0,
         info: Mapping[str, Any] | None = None,
     ) -> Grant | LeaseRecord:
-        lease = self._leases.get(name)
+        lease, takeover = self._leases.get(name), None
         if lease is not None and lease.holder is not None:
             if self._live(lease) and lease.holder.id != holder.id:
                 return self._record(lease)
-            self._end(lease, "asked again" if lease.holder.id == holder.id else "expired")
+            if lease.holder.id != holder.id:
+                dead, silent = lease.holder, self._clock.now() - lease.renewed_at
+                takeover = Takeover(dead.id, dead.host, dead.pid, silent.total_seconds(), "expired")
+            over = lease.renewed_at + timedelta(seconds=lease.ttl)
+            if takeover:
+                self._end(lease, "expired", min(over, self._clock.now()))
+            else:
+                self._end(lease, "asked again")
         now, clock = self._clock.now(), self._clock.monotonic()
         past = [lease.term] if lease else [line.term for line in self._history if line.name == name]
         if lease is None and past:
@@ -73,7 +81,7 @@ class MemoryLeases:
         self._history.append(
             Tenure(name, term, holder.id, holder.host, holder.pid, now, None, None)
         )
-        return Grant(name, holder.id, term, ttl)
+        return Grant(name, holder.id, term, ttl, takeover)
 
     async def renew(self, grants: Sequence[Grant]) -> set[Grant]:
         renewed = set()
@@ -86,6 +94,12 @@ class MemoryLeases:
                 renewed.add(grant)
         return renewed
 
+    async def describe(self, grant: Grant, info: Mapping[str, Any]) -> bool:
+        lease = self._mine(grant)
+        if lease is not None:
+            lease.info = dict(info)
+        return lease is not None
+
     async def release(self, grant: Grant, reason: str = "released") -> bool:
         lease = self._mine(grant)
         if lease is None:
@@ -94,9 +108,9 @@ class MemoryLeases:
         self._wakeups.send(lease_topic(lease.name))
         return True
 
-    async def evict(self, name: str, reason: str) -> LeaseRecord | None:
+    async def evict(self, name: str, reason: str, term: int | None = None) -> LeaseRecord | None:
         lease = self._leases.get(name)
-        if lease is None or lease.holder is None:
+        if lease is None or lease.holder is None or term not in (None, lease.term):
             return None
         before = self._record(lease)
         self._end(lease, reason)
@@ -110,10 +124,13 @@ class MemoryLeases:
         older_than: float,
         *,
         free_after: float | None = None,
+        lines_after: float | None = None,
+        keep: int = KEPT_LINES,
         limit: int = 1_000,
         after: str = "",
         dry_run: bool = False,
     ) -> Forgotten:
+        lines = await self._forget_lines(lines_after, keep, limit, dry_run)
         names = sorted(n for n in self._leases if n.startswith(prefix) and n > after)
         expired_before = self._ages.before(older_than)
         free_before = self._ages.before(older_than if free_after is None else free_after)
@@ -129,16 +146,13 @@ class MemoryLeases:
                 self._end_line(lease.name, "expired", min(over, self._clock.now()))
             self._highest = max(self._highest, lease.term)
             del self._leases[lease.name]
-        return Forgotten(len(old), names[limit - 1] if len(names) > limit else "")
+        return Forgotten(len(old), names[limit - 1] if len(names) > limit else "", lines)
 
-    async def forget_history(
-        self,
-        older_than: float,
-        *,
-        keep: int = KEPT_LINES,
-        limit: int = 1_000,
-        dry_run: bool = False,
+    async def _forget_lines(
+        self, older_than: float | None, keep: int, limit: int, dry_run: bool
     ) -> int:
+        if older_than is None:
+            return 0
         before = self._ages.before(older_than)
         old = [
             line
@@ -152,7 +166,7 @@ class MemoryLeases:
         return len(old)
 
     def _stands(self, line: Tenure) -> bool:
-        """Is it the line of a lease that is held?"""
+        """Is this the line of a lease that is held?"""
         lease = self._leases.get(line.name)
         held = lease is not None and lease.holder is not None and lease.term == line.term
         return line.ended_at is None and held
@@ -171,7 +185,7 @@ class MemoryLeases:
         found = [t for t in reversed(self._history) if name is None or t.name == name]
         return found[:limit]
 
-    async def suspect(self, record: LeaseRecord) -> bool:
+    async def suspect(self, record: LeaseRecord, wait: float = 0.0) -> bool:
         return False
 
     def _mine(self, grant: Grant) -> _Lease | None:
@@ -183,9 +197,9 @@ class MemoryLeases:
     def _live(self, lease: _Lease) -> bool:
         return lease.holder is not None and self._clock.monotonic() < lease.expires
 
-    def _end(self, lease: _Lease, reason: str) -> None:
+    def _end(self, lease: _Lease, reason: str, at: datetime | None = None) -> None:
         lease.holder = None
-        self._end_line(lease.name, reason, self._clock.now())
+        self._end_line(lease.name, reason, at or self._clock.now())
 
     def _end_line(self, name: str, reason: str, at: datetime) -> None:
         for i in range(len(self._history) - 1, -1, -1):

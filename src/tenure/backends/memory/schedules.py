@@ -1,4 +1,4 @@
-"""Schedules, the fence and firing."""
+"""Schedules and firing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tenure.backends import rows
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
-from tenure.backends.history import check_covered
+from tenure.backends.memory.office import MemoryOffice
 from tenure.backends.memory.tables import MemoryTables
-from tenure.errors import Conflict, NotFound
+from tenure.backends.shared import rows
+from tenure.backends.shared.conflicts import changed, is_renamed, taken
+from tenure.backends.shared.history import check_covered
+from tenure.backends.shared.turns import MOST_TENANTS, Turns, in_turn
+from tenure.errors import NotFound
 from tenure.model import (
+    BACKLOG_COUNTED,
+    ENDED,
     REMOVED,
     Backlog,
     Change,
@@ -29,48 +34,38 @@ from tenure.model import (
 
 
 class MemorySchedules:
-    """Schedules, fence and firing."""
+    """Schedules and firing."""
 
-    def __init__(self, tables: MemoryTables) -> None:
+    def __init__(self, tables: MemoryTables, office: MemoryOffice) -> None:
         self._tables = tables
-
-    async def now(self) -> datetime:
-        return self._tables.clock.now()
-
-    async def take_office(self, fence: Fence) -> bool:
-        stored = self._tables.fences.get(fence.scope)
-        if stored is not None and stored != fence and stored.term >= fence.term:
-            return False
-        self._tables.fences[fence.scope] = fence
-        return True
-
-    async def floor(self, scope: str) -> int:
-        fence = self._tables.fences.get(scope)
-        return fence.term if fence else 0
+        self._office = office
+        self._turns = Turns()
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
         t = self._tables
         named = {schedule.name: schedule for schedule in t.schedules.values()}
         before: set[str] = set()  # in this call
         for change in changes:
-            name, stored = change.spec.name, named.get(change.spec.name)
-            if change.replaces is None and (stored is not None or name in before):
-                raise Conflict(f"a schedule named {name!r} exists already.")
-            if change.replaces is not None and (
-                not _unchanged(stored, change.replaces) or name in before
-            ):
-                raise Conflict(f"schedule {name!r} changed since it was read.")
-            before.add(name)
-        now, changed = t.clock.now(), []
+            name, old = change.spec.name, change.replaces
+            if old is not None and not _unchanged(t.schedules.get(old.uid), old):
+                raise changed(old.name)
+            if (old is None or is_renamed(change)) and (name in named or name in before):
+                raise taken(name)
+            if old is not None and old.name in before:
+                raise changed(old.name)
+            before |= {name} if old is None else {name, old.name}
+        now, stored = t.clock.now(), []
         for change in changes:
             if change.replaces is None:
                 t.last_uid += 1
             uid = t.last_uid if change.replaces is None else change.replaces.uid
             schedule = t.schedules[uid] = rows.stored(change, uid, now)
             t.miss(schedule, change, 0)
-            changed.append(schedule)
+            if is_renamed(change):
+                t.renamed[uid] = schedule.name
+            stored.append(schedule)
         t.wakeups.send(SCHEDULES)
-        return changed
+        return stored
 
     async def remove(self, name: str, version: int | None = None) -> bool:
         schedule = self._tables.named(name)
@@ -88,14 +83,23 @@ class MemorySchedules:
         self._tables.wakeups.send(SCHEDULES)
         return True
 
-    async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
-        return {s.name: s for s in self._tables.schedules.values() if s.name in names}
-
-    async def all(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
-        found = [
-            s for s in self._tables.schedules.values() if tenant is None or s.spec.tenant == tenant
-        ]
-        return sorted(found, key=lambda s: s.name)[:limit]
+    async def find(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        limit: int = 1_000,
+        ended: bool = False,
+        after: str | None = None,
+    ) -> dict[str, Schedule]:
+        found = {
+            s.name: s
+            for s in self._tables.schedules.values()
+            if (s.name in names if names is not None else ended or s.reason != ENDED)
+            and tenant in (None, s.spec.tenant)
+            and (after is None or names is not None or s.name > after)
+        }
+        return dict(sorted(found.items())[: limit if names is None else None])
 
     async def due(self, limit: int, ahead: float = 0.0) -> DueBatch:
         now = self._tables.clock.now()
@@ -107,9 +111,20 @@ class MemorySchedules:
                 if s.active and s.next_due
             ),
         )
-        due = [uid for at, uid in planned if at <= until][:limit]
+        due = [self._tables.schedules[uid] for at, uid in planned if at <= until]
         later = planned[len(due)][0] if len(planned) > len(due) else None
-        return DueBatch(now, [self._due(self._tables.schedules[uid]) for uid in due], later)
+        batch = DueBatch(now, [self._due(schedule) for schedule in due], later)
+        if len(due) <= limit:
+            return batch
+        of_tenants: dict[str | None, list[DueSchedule]] = {}
+        for schedule, found in zip(due, batch.schedules, strict=True):
+            of_tenants.setdefault(schedule.spec.tenant, []).append(found)
+        tenants = sorted(tenant for tenant in of_tenants if tenant is not None)
+        asked = [(tenant, True) for tenant in tenants if tenant > self._turns.after]
+        chosen, share = self._turns.share(asked[:MOST_TENANTS], limit)
+        turns = (*chosen, None) if self._turns.begins else chosen
+        groups = [of_tenants[tenant][:share] for tenant in turns if tenant in of_tenants]
+        return in_turn(batch, groups, limit)
 
     async def fire(
         self,
@@ -121,7 +136,7 @@ class MemorySchedules:
         t = self._tables
         if at is not None and (left := (at - t.clock.now()).total_seconds()) > 0:
             await t.clock.sleep(min(left, LONGEST_WAIT))
-        t.check(fence)
+        self._office.check(fence)
         fired, missed, stale, skipped = 0, 0, 0, []
         for firing in firings:
             schedule = t.schedules.get(firing.uid)
@@ -131,11 +146,12 @@ class MemorySchedules:
                 or schedule.next_due is None
                 or schedule.next_due > t.clock.now()
                 or (schedule.version, schedule.next_nominal) != (firing.version, firing.expected)
+                or schedule.spec.target != firing.target
             ):
                 stale += 1
                 continue
             missed += t.miss(schedule, firing, fence.term)
-            skips = t.skips(schedule)  # judged once: what is caught up does not skip itself
+            skips = t.skips(schedule)  # once for all: occurrences of one firing do not skip others
             for nominal, due in firing.occurrences:
                 if (firing.uid, Kind.PLANNED, nominal.isoformat()) in t.occurrences:
                     continue
@@ -207,22 +223,34 @@ class MemorySchedules:
             t.wakeups.send(RUNS)
         return chosen
 
-    async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
-        found = [o for o in self._tables.occurrences.values() if o.schedule == name]
+    async def occurrences(
+        self, name: str, limit: int = 50, *, until: datetime | None = None
+    ) -> list[Occurrence]:
+        named = map(self._tables.with_name, self._tables.occurrences.values())
+        found = [o for o in named if o.schedule == name and (until is None or o.nominal <= until)]
         return sorted(found, key=lambda o: o.nominal, reverse=True)[:limit]
 
-    async def backlog(self) -> Backlog:
+    async def recent(self, uids: Sequence[int], limit: int = 10) -> dict[int, list[str]]:
+        t, found = self._tables, dict[int, list[str]]()
+        planned = [o for o in t.occurrences.values() if o.kind is Kind.PLANNED and o.uid in uids]
+        for o in sorted(planned, key=lambda o: o.nominal, reverse=True):
+            run = t.runs.get(o.run_id or 0)
+            found.setdefault(o.uid, []).append(str(o.state if run is None else run.state))
+        return {uid: states[:limit] for uid, states in found.items()}
+
+    async def backlog(self, scope: str) -> Backlog:
         t = self._tables
         now = t.clock.now()
         planned = [s.next_due for s in t.schedules.values() if s.active and s.next_due]
         waiting = [r.due for r in t.runs.values() if r.state is RunState.WAITING]
         return Backlog(
             now=now,
-            due=sum(at <= now for at in planned),
+            due=min(sum(at <= now for at in planned), BACKLOG_COUNTED),
             next_due=min(planned, default=None),
-            waiting=len(waiting),
-            claimed=sum(r.state is RunState.CLAIMED for r in t.runs.values()),
+            waiting=min(len(waiting), BACKLOG_COUNTED),
+            claimed=min(sum(r.state is RunState.CLAIMED for r in t.runs.values()), BACKLOG_COUNTED),
             oldest_waiting=min(waiting, default=None),
+            term=self._office.term(scope),
         )
 
     def _due(self, schedule: Schedule) -> DueSchedule:
@@ -240,6 +268,9 @@ class MemorySchedules:
             catch_up_limit=schedule.spec.catch_up_limit,
             catch_up_grace=schedule.spec.catch_up_grace,
             begins=self._tables.begins.get(schedule.uid) if schedule.next_nominal is None else None,
+            payload=len(schedule.spec.kwargs.encode()),
+            tenant=schedule.spec.tenant,
+            target=schedule.spec.target,
         )
 
 

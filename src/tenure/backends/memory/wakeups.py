@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenure.backends.callbacks import Callbacks
+from tenure.backends.shared.callbacks import Callbacks
 
 
 class MemoryWakeups:

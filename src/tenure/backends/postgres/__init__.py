@@ -1,34 +1,56 @@
 """The PostgreSQL backend, on psycopg 3.
 
-Leases have a connection of their own, so that a heartbeat never waits behind a long firing; a
-third listens for wake-ups and is the session by which others see that this process lives. Plain
-blocking calls have one more: see line.py.
+A process has one connection that renews leases and listens for wake-ups (home.py). By its session
+others see that the process lives, and a heartbeat never waits there behind a long firing. All else
+shares a pool of two, one of which is closed when it is not needed (pool.py). Blocking calls have
+one more (blocking.py), and so has a deputy (session_end.py). Transactional tasks have their own
+(lending.py).
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tenure.address import Address
+from tenure.backends.address import Address
 from tenure.backends.base import Joined
 from tenure.backends.postgres import migrate as migrations
-from tenure.backends.postgres.borrowed import IDENTITY, Borrowed, JoinedSchedules
-from tenure.backends.postgres.database import Database
+from tenure.backends.postgres.connections.database import Database
+from tenure.backends.postgres.connections.home import Home
+from tenure.backends.postgres.connections.pool import Pool
 from tenure.backends.postgres.diagnose import diagnose
+from tenure.backends.postgres.editions import PostgresEditions
+from tenure.backends.postgres.events import PostgresEvents
 from tenure.backends.postgres.leases import PostgresLeases
-from tenure.backends.postgres.releases import PostgresReleases
+from tenure.backends.postgres.lending import PostgresLender
+from tenure.backends.postgres.notifications import Notifications
+from tenure.backends.postgres.office import PostgresOffice
+from tenure.backends.postgres.overview import PostgresOverview
+from tenure.backends.postgres.relays import PostgresRelays
+from tenure.backends.postgres.rights import read, refuse
+from tenure.backends.postgres.roles import role_script
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
+from tenure.backends.postgres.statements import server_clock
+from tenure.backends.postgres.user_transaction import IDENTITY, Borrowed
 from tenure.backends.postgres.wakeups import PostgresWakeups
-from tenure.clock import Clock, SystemClock
+from tenure.backends.shared.once import Once
 from tenure.errors import ConfigError, SchemaMismatch, StoreError
-from tenure.model import Finding, Pending
+from tenure.model import Finding, Pending, RoleScript
+from tenure.process.clock import Clock, SystemClock
 
-CONNECTIONS = 4
+_BEGIN_IDLE = (
+    "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', %s::pg_catalog.text, true)"
+)
+CONSUMER = "tenure consumer"
+CONNECTIONS = 2
+"""The size of the pool, beside the connection for leases and wake-ups."""
 
 
 class PostgresBackend:
@@ -46,28 +68,49 @@ class PostgresBackend:
         _check(url, schema)
         self._address = Address(url, namespace)
         self._namespace = namespace
+        self._once = Once()
         self._clock = clock = clock or SystemClock()
         self._identity: str | None = None
-        self._for_leases = Database(url, schema, 1, limit, "tenure leases")
-        self._for_the_rest = Database(url, schema, CONNECTIONS, limit, "tenure store")
-        self.wakeups = PostgresWakeups(self._for_leases, namespace, clock)
-        self._for_leases.told = self._for_the_rest.told = self.wakeups.changed
+        told = Notifications(clock)
+        home, pool = Home(url, limit), Pool(url, limit, CONNECTIONS)
+        self._for_leases = Database(url, schema, home, limit, "tenure leases", told)
+        self._for_the_rest = Database(url, schema, pool, limit, "tenure store", told)
+        self.wakeups = PostgresWakeups(self._for_leases, home, namespace, clock)
+        told.changed = self.wakeups.changed
         self.leases = PostgresLeases(self._for_leases, self.wakeups, namespace, clock)
-        self.schedules = PostgresSchedules(self._for_the_rest, self.wakeups, namespace)
-        self.releases = PostgresReleases(self._for_the_rest, namespace, self.schedules)
-        self.runs = PostgresRuns(self._for_the_rest, self.wakeups, namespace, self.schedules)
+        self.office = office = PostgresOffice(self._for_the_rest, namespace)
+        self.schedules = PostgresSchedules(self._for_the_rest, office, self.wakeups, namespace)
+        self.editions = PostgresEditions(self._for_the_rest, office, self.wakeups, namespace)
+        self.runs = PostgresRuns(self._for_the_rest, office, self.wakeups, namespace)
+        self.events = PostgresEvents(self._for_the_rest, office, self.wakeups, namespace)
+        self.relays = PostgresRelays(self._for_the_rest, office, namespace)
+        self.overview = PostgresOverview(self._for_the_rest, namespace)
 
     @property
     def location(self) -> str:
         """The URL without its password."""
         return str(self._address)
 
+    async def now(self) -> datetime:
+        """The server's clock."""
+        return await server_clock(self._for_the_rest)
+
+    async def namespaces(self) -> list[str]:
+        return await self.schedules.namespaces()
+
     @property
     def queries(self) -> int:
         """How many transactions this backend has asked the server for."""
-        return self._for_leases.transactions + self._for_the_rest.transactions
+        used = self._for_leases, self._for_the_rest, self.leases.for_watching
+        return sum(database.transactions for database in used)
+
+    @property
+    def connections(self) -> int:
+        used = self._for_leases, self._for_the_rest, self.leases.for_watching
+        return sum(database.connections for database in used)
 
     async def open(self, *, migrate: bool = True) -> None:
+        self._once.begin(self.location)
         try:
             await self._prepare(migrate)
             await self.wakeups.open()
@@ -76,14 +119,17 @@ class PostgresBackend:
             raise
 
     async def _prepare(self, migrate: bool) -> None:
-        pending = await migrations.check(self._for_the_rest)
+        # On this connection, because a guard needs no other.
+        pending = await migrations.check(self._for_leases)
         if pending and not migrate:
             raise SchemaMismatch(
-                f"{self.location} has no tables of Tenure, or older ones than this version needs."
-                f" Run `{self._address.command('migrate')}`, or open it with migrate=True."
+                f"{self.location} has no Tenure tables, or older ones than this version needs."
+                f" Run `{self._address.command('migrate')}`, or start a scheduler"
+                " without migrate=False."
             )
         if pending:
             await migrations.apply(self._for_the_rest)
+            await self._for_the_rest.drop_idle()
 
     async def pending(self) -> Pending:
         try:
@@ -98,22 +144,59 @@ class PostgresBackend:
         finally:
             await self._for_the_rest.drop_idle()
 
+    def role_script(self, prefix: str) -> RoleScript:
+        return role_script(self._for_the_rest.url, self._for_the_rest.schema, prefix)
+
+    async def check_rights(self) -> None:
+        database = self._for_the_rest
+        try:
+            refuse(await database.use(partial(read, database)), self._address)
+        finally:
+            await database.drop_idle()
+
     async def identify(self) -> None:
         if self._identity is None:
-            with suppress(StoreError):  # not for this role: then connections are not compared
+            with suppress(StoreError):  # if the role may not, connections are not compared
                 (row,) = await self._for_the_rest.one(IDENTITY, {})
                 self._identity = row["identity"]
 
     def join(self, connection: object) -> Joined:
         database = self._for_the_rest
-        borrowed = Borrowed(connection, database.schema, self._identity, database.path)
-        shared = (self.wakeups, self._namespace)
-        schedules = JoinedSchedules(borrowed, *shared)
-        return Joined(schedules, PostgresRuns(borrowed, *shared, schedules))
+        borrowed = Borrowed(
+            connection, database.schema, self._identity, database.path, database.codec
+        )
+        office = PostgresOffice(borrowed, self._namespace)
+        shared = (office, self.wakeups, self._namespace)
+        runs = PostgresRuns(borrowed, *shared)
+        return Joined(
+            PostgresSchedules(borrowed, *shared),
+            runs,
+            partial(server_clock, borrowed),
+            runs.confirm,
+            PostgresEvents(borrowed, *shared),
+        )
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._for_the_rest.url, application_name=CONSUMER)
+
+    def begin(self, connection: psycopg.Connection[Any], idle: float) -> None:
+        connection.execute(_BEGIN_IDLE, [str(int(idle * 1000))])
+
+    async def connect_async(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(
+            self._for_the_rest.url, application_name=CONSUMER
+        )
+
+    async def begin_async(self, connection: psycopg.AsyncConnection[Any], idle: float) -> None:
+        await connection.execute(_BEGIN_IDLE, [str(int(idle * 1000))])
+
+    def lender(self, most: int, hold: float) -> PostgresLender:
+        del hold  # a server has many writers
+        return PostgresLender(self._for_the_rest, self.runs, most)
 
     async def close(self) -> None:
         await self.wakeups.close()
-        self.leases.close()
+        await self.leases.close()
         await self._for_leases.close()
         await self._for_the_rest.close()
 
@@ -122,7 +205,7 @@ def _check(url: str, schema: str) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]{0,62}", schema):
         raise ConfigError(
             f"schema={schema!r} is not a name that Tenure uses for a schema: a letter or _, then"
-            " letters, digits, _ or $, 63 characters at the most."
+            " letters, digits, _ or $, at most 63 characters."
         )
     if not _readable(url):
         raise ConfigError(
@@ -133,8 +216,8 @@ def _check(url: str, schema: str) -> None:
 
 
 def _readable(url: str) -> bool:
-    """Libpq's own error would repeat what it stumbled over, which may be a part of the password:
-    so nothing is left of that error, not even as the cause of ours."""
+    """Drops libpq's own error, which may repeat a part of the password: it is not even the cause
+    of ours."""
     try:
         conninfo_to_dict(url)
     except psycopg.Error:

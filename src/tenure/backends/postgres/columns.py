@@ -1,7 +1,7 @@
-"""Many rows as one parameter a column, written as PostgreSQL itself writes arrays.
+"""Many rows as one array per column, in PostgreSQL's own format.
 
-The driver adapts a list item by item, each as if it were alone. With thousands of them that takes
-longer than everything else that a client has to do for a firing.
+The driver adapts a list item by item. With thousands of items that takes longer than everything
+else that a client does for a firing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _MomentsDumper(Dumper):
     oid = _TYPE.array_oid
 
     def dump(self, obj: Moments) -> Buffer | None:
-        # One dimension, NULL allowed, so many items, counted from 1; then each with its length.
+        # One dimension, may have NULLs, type, length, lower bound 1; then each item with its size.
         head = _HEAD.pack(1, 1, _TYPE.oid, len(obj), 1)
         return head + b"".join(
             [_NULL if m is None else _item(8, (m - _ORIGIN) // _MICROSECOND) for m in obj]
@@ -48,5 +48,5 @@ def numbers(column: Iterable[int]) -> str:
 
 
 def seldom(column: Sequence[str | None]) -> list[str | None]:
-    """A column that is mostly empty. Of unequal columns `unnest` fills up the shorter ones."""
+    """A column that is mostly empty, sent as an empty array: `unnest` fills it up with NULLs."""
     return list(column) if any(column) else []

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version as package_version
+from itertools import groupby
+from operator import itemgetter
 
 from psycopg.rows import DictRow
 
-from tenure.address import Address
-from tenure.backends.postgres import migrate
-from tenure.backends.postgres.database import Connection, Database
-from tenure.backends.postgres.statements import quoted
-from tenure.clock import Clock
+from tenure.backends.address import Address
+from tenure.backends.postgres import migrate, notifications, snapshots
+from tenure.backends.postgres.blockers import long_writers, named
+from tenure.backends.postgres.connections.connection import Connection
+from tenure.backends.postgres.connections.database import Database
+from tenure.backends.postgres.rights import HAS, Rights, finding
+from tenure.backends.postgres.statements import Rows, as_it_is, quoted
+from tenure.backends.shared import bad_rows
 from tenure.errors import SchemaMismatch, TenureError
 from tenure.model import Finding, Severity
+from tenure.model.version import VERSION
+from tenure.process.clock import Clock
 
 OLDEST = 140000
 SKEW = 1.0
+MOMENT = 1.0
+"""A transaction that has changed something and stays open for so many seconds is reported."""
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 _FACTS = """
@@ -23,7 +31,7 @@ SELECT current_setting('server_version') AS version, clock_timestamp() AS now,
        pg_is_in_recovery() AS replica, pg_backend_pid() AS pid, current_user AS role,
        current_setting('synchronous_standby_names') AS standbys,
        (SELECT count(*) FROM pg_stat_replication) AS replicas,
-       current_setting('fsync') AS fsync,
+       current_setting('fsync') AS fsync, pg_notification_queue_usage() AS queue,
        (SELECT json_object_agg(name, reset_val) FROM pg_settings WHERE name = ANY(%(names)s))
            AS defaults
 """
@@ -31,10 +39,10 @@ _OVERRULED = {
     "default_transaction_isolation": ("repeatable read", "serializable"),
     "synchronous_commit": ("off",),
 }
-"""The defaults that our transactions do not go by."""
+"""Defaults that our transactions overrule."""
 _READ_ONLY = "default_transaction_read_only"
 
-# What the system has is not recorded there.
+# The system's own objects are not recorded in pg_depend.
 _FOREIGN = """
 SELECT v.relname AS view, pg_describe_object(d.refclassid, d.refobjid, 0) AS what
 FROM pg_rewrite r
@@ -47,8 +55,37 @@ ORDER BY 1, 2
 """
 _HIDDEN = """
 SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND row_security_active(c.oid) ORDER BY 1
+WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND row_security_active(c.oid) AND (
+    NOT EXISTS (
+        SELECT 1 FROM pg_policy p
+        WHERE p.polrelid = c.oid AND p.polpermissive AND p.polcmd = '*'
+          AND p.polroles = ARRAY[0::oid] AND pg_get_expr(p.polqual, p.polrelid) = 'true')
+    OR EXISTS (
+        SELECT 1 FROM pg_policy p
+        WHERE p.polrelid = c.oid AND NOT p.polpermissive
+          AND NOT (p.polcmd IN ('a', 'w') AND p.polname ~ '_(insert|update)$')))
+ORDER BY 1
 """
+"""The policies of `migrate --roles` hide nothing: a role with rights on a table sees all its rows.
+They limit only what an editor may write."""
+
+
+_COLUMNS = """
+SELECT c.relname AS table, a.attname AS name, format_type(a.atttypid, NULL) AS kind,
+       coalesce(a.attnum = ANY (i.indkey), false) AS key
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+WHERE n.nspname = %(schema)s AND c.relkind = 'r' ORDER BY c.relname, a.attnum
+"""
+_KINDS = {
+    "text": "text",
+    "bigint": "integer",
+    "integer": "integer",
+    "double precision": "real",
+    "boolean": "flag",
+    "timestamp with time zone": "moment",
+}
 
 
 async def diagnose(database: Database, clock: Clock, address: Address) -> list[Finding]:
@@ -66,16 +103,38 @@ async def diagnose(database: Database, clock: Clock, address: Address) -> list[F
                 _pooler(pooled),
                 _clock(row, clock),
                 *_durability(row),
+                notifications.finding(
+                    row["queue"], await (await connection.execute(notifications.OLDEST)).fetchall()
+                ),
+                *snapshots.finding(await (await connection.execute(snapshots.OLDEST)).fetchall()),
                 *_defaults(row),
                 *_foreign(await (await connection.execute(_FOREIGN, values)).fetchall()),
                 *_hidden(row, await (await connection.execute(_HIDDEN, values)).fetchall()),
-                await _schema(connection, database.schema, address),
+                *await _tables(connection, database.schema, address),
             ]
 
     try:
-        return await database.use(work)
+        found = await database.use(work)
     except TenureError as error:
         return [Finding("server", _PROBLEM, str(error), "Check the URL, the network and the role.")]
+    try:
+        found += _open_transactions(await long_writers(database, MOMENT))
+        return found + await _rows(database, address)
+    except TenureError as error:
+        return [*found, Finding("rows", _WARNING, f"they could not be looked at: {error}")]
+
+
+def _open_transactions(sessions: Rows) -> list[Finding]:
+    if not sessions:
+        return []
+    return [
+        Finding(
+            "open transactions",
+            _WARNING,
+            f"what they have changed waits for their end: {named(sessions)}",
+            "Schedules among it do not fire until then. Let the application commit, or end them.",
+        )
+    ]
 
 
 def _server(row: DictRow, number: int) -> Finding:
@@ -154,8 +213,8 @@ def _durability(row: DictRow) -> list[Finding]:
 
 
 def _defaults(row: DictRow) -> list[Finding]:
-    """An administrator's. They are named, since what the user's own transactions do with them is
-    the user's affair."""
+    """Defaults of the administrator's. They do not affect Tenure, but the user's own transactions,
+    so they are reported."""
     defaults = row["defaults"]
     found = [
         f"{name} = {defaults[name]}"
@@ -205,6 +264,37 @@ def _hidden(row: DictRow, tables: list[DictRow]) -> list[Finding]:
     ]
 
 
+async def _tables(connection: Connection, schema: str, address: Address) -> list[Finding]:
+    """The rights of our role and, if it may read them, the contents of the tables."""
+    rows = await (await connection.execute(HAS, {"schema": schema})).fetchall()
+    rights = [finding(Rights(schema, rows), address)] if rows else []
+    if any(found.severity is _PROBLEM for found in rights):
+        return rights
+    return [*rights, await _schema(connection, schema, address)]
+
+
+async def _rows(database: Database, address: Address) -> list[Finding]:
+    """Impossible values, in all tables."""
+    findings: list[Finding] = []
+    columns = await database.one(_COLUMNS, {"schema": database.schema})
+    prefix = quoted(database.schema)
+    for name, group in groupby(columns, itemgetter("table")):
+        described = list(group)
+        table = bad_rows.Table(
+            name,
+            f"{prefix}.{name}",
+            tuple(
+                bad_rows.Column(column["name"], _KINDS.get(column["kind"], "anything"))
+                for column in described
+            ),
+            tuple(column["name"] for column in described if column["key"]),
+        )
+        keys = ", ".join(f"{quoted(key)} DESC" for key in table.keys) or "1"
+        query = f"SELECT * FROM {table.full} ORDER BY {keys} LIMIT {bad_rows.MOST_ROWS}"  # noqa: S608
+        findings += bad_rows.examine(table, await database.one(query, {}), as_it_is, address)
+    return findings or [Finding("rows", _OK, "nothing is in them that cannot be there")]
+
+
 async def _schema(connection: Connection, schema: str, address: Address) -> Finding:
     try:
         lacking = await migrate.pending(connection, schema)
@@ -214,5 +304,4 @@ async def _schema(connection: Connection, schema: str, address: Address) -> Find
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
         remedy = f"Run `{address.command('migrate')}`, or start a scheduler on it."
         return Finding("schema", _PROBLEM, f"{quoted(schema)} lacks: {names}", remedy)
-    version = package_version("tenure")
-    return Finding("schema", _OK, f"{quoted(schema)} is up to date for Tenure {version}")
+    return Finding("schema", _OK, f"{quoted(schema)} is up to date for Tenure {VERSION}")

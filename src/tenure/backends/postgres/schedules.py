@@ -1,33 +1,33 @@
-"""Schedules, the fence and the firing transaction on PostgreSQL.
-
-Around the fence there is a transaction-level advisory lock: every leader transaction shares it,
-taking office needs it alone. So a new term waits for what is under way under the old one, and does
-not starve behind it. A predecessor that is frozen in the middle holds it; its session is then ended
-from here, if it is one of ours.
-"""
+"""Schedules and the firing transaction on PostgreSQL."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
-from hashlib import sha256
 from itertools import starmap
 from typing import Any
 
-import psycopg
 from psycopg.rows import DictRow
 
-from tenure.backends import rows as from_rows
-from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES
-from tenure.backends.history import check_covered
+from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES, UNSEQUENCED
 from tenure.backends.postgres.columns import Moments, numbers, seldom
-from tenure.backends.postgres.errors import DIVISION_BY_ZERO, sqlstate
+from tenure.backends.postgres.errors import DIVISION_BY_ZERO, UNIQUE_VIOLATION, sqlstate
+from tenure.backends.postgres.moments import Beyond
+from tenure.backends.postgres.office import PostgresOffice, term_of
+from tenure.backends.postgres.scan_start import ScanStart
 from tenure.backends.postgres.statements import Rows, Statement, Transactions, as_it_is
 from tenure.backends.postgres.wakeups import PostgresWakeups
-from tenure.errors import Conflict, Fenced, NotFound, StoreError, StoreUnavailable
+from tenure.backends.shared import conflicts
+from tenure.backends.shared import rows as from_rows
+from tenure.backends.shared.claim_turns import NOBODY
+from tenure.backends.shared.history import check_covered
+from tenure.backends.shared.turns import MOST_TENANTS, Turns, in_turn
+from tenure.errors import Conflict, NotFound, StoreError
 from tenure.model import (
+    BACKLOG_COUNTED,
+    ENDED,
     OVERLAP,
     REMOVED,
     Backlog,
@@ -45,67 +45,31 @@ from tenure.model import (
 _schedule = partial(from_rows.schedule, when=as_it_is)
 _occurrence = partial(from_rows.occurrence, when=as_it_is)
 _values = partial(from_rows.values, moment=datetime.isoformat)
-_LEADER = "tenure leader "
 _PORTION = 2_500
-"""How many changes one statement takes, and a transaction in its usual time."""
+"""How many changes go into one statement; a transaction with more gets more time."""
 
 
 class PostgresSchedules:
     """The schedules of one namespace."""
 
-    def __init__(self, database: Transactions, wakeups: PostgresWakeups, namespace: str) -> None:
+    def __init__(
+        self,
+        database: Transactions,
+        office: PostgresOffice,
+        wakeups: PostgresWakeups,
+        namespace: str,
+    ) -> None:
         self._database = database
+        self._office = office
         self._channel = wakeups.channel
+        self._to_sequencer = wakeups.channel_of(UNSEQUENCED)
         self._namespace = namespace
         self._sql = database.statements("sql/schedules.sql")
-
-    async def now(self) -> datetime:
-        now: datetime = (await self._database.one(self._sql["now"], {}))[0]["now"]
-        return now
-
-    async def take_office(self, fence: Fence) -> bool:
-        values = self.of(fence)
-        try:
-            _, taken = await self._database.run(
-                (self._sql["lock_office"], values), (self._sql["take_office"], values)
-            )
-        except StoreUnavailable as error:
-            if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-                raise
-            await self._clear_the_way(fence)
-            raise
-        return bool(taken)
-
-    async def _clear_the_way(self, fence: Fence) -> None:
-        """Somebody holds the office's lock: a predecessor that is slow, or stands still.
-
-        The server's own limits end most of these; not a session that waits for its client to
-        read."""
-        others = []
-        for row in await self._database.one(self._sql["in_the_way"], self.of(fence)):
-            name = row["application_name"] or ""
-            if not (_is_older(name, fence) and await self._end(row)):
-                others.append(f"pid {row['pid']} ({row['usename']}, {row['state']}, {name!r})")
-        if others:
-            raise StoreUnavailable(
-                f"the office of {fence.scope} is locked by sessions that are not ours to end:"
-                f" {'; '.join(others)}. Look at them in pg_stat_activity, and end them with"
-                " pg_terminate_backend(pid)."
-            )
-
-    async def _end(self, session: DictRow) -> bool:
-        """False if we may not: it belongs to another role."""
-        try:
-            await self._database.one(self._sql["terminate"], session)
-        except StoreError as error:
-            if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
-                raise
-            return False
-        return True
-
-    async def floor(self, scope: str) -> int:
-        rows = await self._database.one(self._sql["fence"], self._named(scope=scope))
-        return rows[0]["term"] if rows else 0
+        self._turns = Turns()
+        self._nobody: str | None = None
+        """The tenant of a run without one: NOBODY if there are tenants."""
+        self._some_tenant: str | None = None
+        self._scan_start = ScanStart()
 
     async def change(self, changes: Sequence[Change]) -> list[Schedule]:
         added = [c for c in changes if c.replaces is None]
@@ -118,14 +82,20 @@ class PostgresSchedules:
         statements.append((self._sql["wake"], self._wake(SCHEDULES)))
 
         def check(results: list[Rows]) -> Exception | None:
-            """All or nothing: a change that found no row undoes the others."""
+            """All or nothing: a change that found no row rolls back the others."""
             landed = {row["name"] for rows in results[:-1] for row in rows}
             if sum(map(len, results[:-1])) == len(changes) == len(landed):
                 return None
             return _refused(changes, landed)
 
         size = max(1.0, len(changes) / _PORTION)
-        *results, _ = await self._database.run(*statements, check=check, size=size)
+        try:
+            *results, _ = await self._database.run(*statements, check=check, size=size)
+        except StoreError as error:
+            if sqlstate(error) == UNIQUE_VIOLATION:  # another was given the name meanwhile
+                renamed = next(c.spec.name for c in changes if conflicts.is_renamed(c))
+                raise conflicts.taken(renamed) from error
+            raise
         landed = {row["name"]: row for rows in results for row in rows}
         rows = [landed[change.spec.name] for change in changes]
         return [
@@ -135,26 +105,63 @@ class PostgresSchedules:
 
     async def remove(self, name: str, version: int | None = None) -> bool:
         values = self._named(name=name, version=version, reason=REMOVED, **self._wake(SCHEDULES))
-        _, gone = await self._database.run(
-            (self._sql["lock"], values), (self._sql["remove"], values)
-        )
+        steps = ((self._sql[name], values) for name in ("lock", "remove", "mark_next"))
+        _, gone, _ = await self._database.run(*steps)
         return bool(gone)
 
-    async def find(self, names: Sequence[str]) -> dict[str, Schedule]:
-        rows = await self._database.one(self._sql["find"], self._named(names=list(names)))
+    async def find(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        limit: int = 1_000,
+        ended: bool = False,
+        after: str | None = None,
+    ) -> dict[str, Schedule]:
+        values, name = self._named(tenant=tenant, limit=limit, ended=ended, marked=ENDED), "find"
+        values["after"] = after
+        if names is not None:
+            values["names"], name = list(names), "of_names"
+        rows = await self._database.one(self._sql[name], values)
         return {row["name"]: _schedule(row) for row in rows}
 
-    async def all(self, tenant: str | None = None, limit: int = 1_000) -> list[Schedule]:
-        values = self._named(tenant=tenant, limit=limit)
-        return [_schedule(row) for row in await self._database.one(self._sql["all"], values)]
-
     async def due(self, limit: int, ahead: float = 0.0) -> DueBatch:
-        values = self._named(limit=limit + 1, ahead=ahead)
+        start = self._scan_start
+        values = self._named(limit=limit + 1, ahead=ahead, since=start.since, until=start.until)
+        values["tenant"] = self._some_tenant
         clock, *rows = await self._database.one(self._sql["due"], values)
-        # One more than was asked for: the earliest of the others.
-        following = (rows.pop() if len(rows) > limit else clock)["next_due"]
-        due = list(starmap(DueSchedule, map(dict.values, rows)))
-        return DueBatch(clock["next_nominal"], due, following)
+        now, some_tenant = clock["next_nominal"], clock["name"]
+        self._some_tenant = some_tenant
+        dues = [row["next_due"] for row in rows]
+        start.looked(now, clock["catch_up_grace"], dues, clock["payload"])
+        self._nobody = None if some_tenant is None else NOBODY
+        due = [_planned(row) for row in starmap(DueSchedule, map(dict.values, rows))]
+        if len(due) <= limit:
+            return DueBatch(now, due, clock["next_due"])
+        # The query has one more than `limit`, which says when the earliest of the others is due.
+        batch = DueBatch(now, due, None)
+        if some_tenant is None:
+            return in_turn(batch, (), limit)
+        return await self._in_turn(batch, now + timedelta(seconds=ahead), limit)
+
+    async def _in_turn(self, batch: DueBatch, until: datetime, limit: int) -> DueBatch:
+        """Let tenants take turns: more is due than `limit`."""
+        values = self._named(until=until, after=self._turns.after, most=MOST_TENANTS)
+        rows = await self._database.one(self._sql["tenants"], values)
+        tenants, share = self._turns.share([(row["tenant"], row["due"]) for row in rows], limit)
+        values |= {"tenants": tenants, "share": share}
+        found: Rows = []
+        if rows and self._turns.begins:
+            values |= {"near": self._turns.search() * limit, "newest": limit}
+            found += await self._database.one(self._sql["due_of_nobody"], values)
+            self._turns.found(len(found))
+        if len(tenants) > 1 or found or not self._turns.whole:
+            # Otherwise there is one tenant, and the batch has its oldest already.
+            found += await self._database.one(self._sql["due_of_tenants"], values)
+        groups: dict[str | None, list[DueSchedule]] = {}
+        for due in starmap(DueSchedule, map(dict.values, found)):
+            groups.setdefault(due.tenant, []).append(_planned(due))
+        return in_turn(batch, groups.values(), limit)
 
     async def fire(
         self,
@@ -163,14 +170,17 @@ class PostgresSchedules:
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
     ) -> Fired:
-        values = self.of(fence)
-        statements = [self.entering(fence)]
-        if firings:
-            planned = {**_columns(firings), "at": at, "overlap": OVERLAP, **self._wake(RUNS)}
-            late = any(firing.missed is not None for firing in firings)
-            statements.append((self._sql["fire_late" if late else "fire"], {**values, **planned}))
-        else:
-            statements.append((self._sql["fence"], values))
+        values = self._office.of(fence)
+        statements: list[Statement] = []
+        for name, topic, some in self._by_target(firings):
+            planned = {**_columns(some), "at": at, "overlap": OVERLAP, **self._wake(topic)}
+            planned["nobody"] = self._nobody
+            late = any(firing.missed is not None for firing in some)
+            statement = self._sql[f"{name}_late" if late else name]
+            statements.append((statement, {**values, **planned}))
+        parts = len(statements)
+        if not firings:
+            statements.append(self._office.standing(fence.scope))
         for fault in faults:
             about = {
                 "uid": fault.uid,
@@ -184,17 +194,22 @@ class PostgresSchedules:
         if at is not None:
             statements.append((self._sql["await_moment"], {"at": at, "longest": LONGEST_WAIT}))
         try:
-            _, stood, *_ = await self._database.run(*statements)
+            answers = await self._office.transaction(fence, *statements)
         except StoreError as error:
             if sqlstate(error) == DIVISION_BY_ZERO:
                 return Fired(stale=len(firings))
             raise
-        self.check(fence, stood)
-        if not firings:
-            return Fired()
-        (done,) = stood
-        stale = len(firings) - done["landed"]
-        return Fired(done["fired"], tuple(done["skipped"]), done["missed"], stale)
+        done = [row for (row,) in answers[:parts]]
+        fired, missed = sum(row["fired"] for row in done), sum(row["missed"] for row in done)
+        skipped = tuple(name for row in done for name in row["skipped"])
+        return Fired(fired, skipped, missed, len(firings) - sum(row["landed"] for row in done))
+
+    def _by_target(self, firings: Sequence[Firing]) -> list[tuple[str, str, list[Firing]]]:
+        """The statement that fires each kind, the topic to wake, and the firings of that kind."""
+        tasks = [firing for firing in firings if firing.target != "event"]
+        events = [firing for firing in firings if firing.target == "event"]
+        kinds = [("fire", RUNS, tasks), ("fire_events", UNSEQUENCED, events)]
+        return [kind for kind in kinds if kind[-1]]
 
     async def run_now(self, name: str, key: str) -> tuple[int | None, bool]:
         values = self._named(name=name, key=key, overlap=OVERLAP)
@@ -202,10 +217,11 @@ class PostgresSchedules:
         return row["run_id"], not row["known"]
 
     async def _occur(self, statement: str, values: dict[str, Any]) -> DictRow:
-        _, rows, _ = await self._database.run(
+        _, rows, *_ = await self._database.run(
             (self._sql["lock"], values),
             (self._sql[statement], values),
             (self._sql["wake"], self._wake(RUNS)),
+            (self._sql["wake"], self._wake(UNSEQUENCED)),
         )
         if not rows:
             raise NotFound(f"no schedule named {values['name']!r}.")
@@ -228,57 +244,52 @@ class PostgresSchedules:
             check_covered(name, row["created_at"], chosen, row["pruned_to"])
         return chosen
 
-    async def occurrences(self, name: str, limit: int = 50) -> list[Occurrence]:
+    async def occurrences(
+        self, name: str, limit: int = 50, *, until: datetime | None = None
+    ) -> list[Occurrence]:
         rows = await self._database.one(
-            self._sql["occurrences"], self._named(name=name, limit=limit)
+            self._sql["occurrences"], self._named(name=name, limit=limit, until=until)
         )
         return [_occurrence(row) for row in rows]
 
-    async def backlog(self) -> Backlog:
-        (row,) = await self._database.one(self._sql["backlog"], self._named())
-        return Backlog(**row)
+    async def recent(self, uids: Sequence[int], limit: int = 10) -> dict[int, list[str]]:
+        values = {"uids": list(uids), "limit": limit}
+        return from_rows.recent(await self._database.one(self._sql["recent"], values))
 
-    def of(self, fence: Fence) -> dict[str, Any]:
-        text = f"{self._database.schema}/{self._namespace}/{fence.scope}"
-        office = int.from_bytes(sha256(text.encode()).digest()[:8], signed=True)
-        return self._named(
-            office=office,
-            scope=fence.scope,
-            term=fence.term,
-            holder=fence.holder,
-            leader=f"{_LEADER}{fence.term}",
+    async def namespaces(self) -> list[str]:
+        """Those of the whole store: see `KnowsNamespaces`."""
+        return [row["namespace"] for row in await self._database.one(self._sql["namespaces"], {})]
+
+    async def backlog(self, scope: str) -> Backlog:
+        [row], stands = await self._database.run(
+            (self._sql["backlog"], self._named(counted=BACKLOG_COUNTED)),
+            self._office.standing(scope),
         )
-
-    def entering(self, fence: Fence) -> Statement:
-        """How a transaction under this fence begins."""
-        return self._sql["enter_office"], self.of(fence)
-
-    def check(self, fence: Fence, rows: list[DictRow]) -> None:
-        """What stood in the fence when the transaction looked."""
-        term, holder = (rows[0]["term"], rows[0]["holder"]) if rows else (None, None)
-        if (term, holder) != (fence.term, fence.holder):
-            now = "nobody is" if term is None else f"term {term} of {holder} is"
-            raise Fenced(
-                f"term {fence.term} of {fence.holder} is not in office: {now}. Nothing was changed."
-            )
-
-    def statement(self, name: str) -> str:
-        return self._sql[name]
+        return Backlog(**row, term=term_of(stands))
 
     def _wake(self, topic: str) -> dict[str, Any]:
-        return {"channel": self._channel, "topic": topic}
+        channel = self._channel if topic != UNSEQUENCED else self._to_sequencer
+        return {"channel": channel, "topic": topic}
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
 
 
+def _planned(due: DueSchedule) -> DueSchedule:
+    """Python cannot represent every date of PostgreSQL's. A schedule whose `next_nominal` is beyond
+    that gets an unreadable trigger, so that the leader sets it aside with this reason."""
+    if not isinstance(due.next_nominal, Beyond):
+        return due
+    return due._replace(trigger=f"next_nominal={due.next_nominal!r}")
+
+
 def _portions(changes: list[Change]) -> list[list[Change]]:
-    """What one statement takes."""
+    """Divided into what goes into one statement."""
     return [changes[at : at + _PORTION] for at in range(0, len(changes), _PORTION)]
 
 
 def _json(changes: Sequence[Change]) -> str:
-    """Rows as one parameter, whatever the driver: the server knows the types of its columns."""
+    """All rows as one parameter: the server takes the types from the table's columns."""
     return json.dumps(
         [_values(c) | {"uid": None if c.replaces is None else c.replaces.uid} for c in changes]
     )
@@ -304,21 +315,16 @@ def _refused(changes: Sequence[Change], landed: set[str]) -> Conflict:
         name = change.spec.name
         if name not in landed or name in before:
             if change.replaces is None:
-                return Conflict(f"a schedule named {name!r} exists already.")
-            return Conflict(f"schedule {name!r} changed since it was read.")
+                return conflicts.taken(name)
+            return conflicts.changed(change.replaces.name)
         before.add(name)
     raise AssertionError(changes)
-
-
-def _is_older(name: str, fence: Fence) -> bool:
-    term = name.removeprefix(_LEADER)
-    return term != name and term.isdigit() and int(term) < fence.term
 
 
 def _columns(firings: Sequence[Firing]) -> dict[str, Any]:
     """A row for each occurrence; the first of a firing carries the missed stretch."""
     rows: list[tuple[Any, ...]] = []
-    for uid, version, expected, occurrences, missed, *plan in firings:
+    for uid, version, expected, occurrences, missed, *plan, _ in firings:
         stretch = _NOTHING if missed is None else (missed.first, missed.last, missed.reason)
         count = len(occurrences) or 1
         for nominal, due in occurrences or _NO_OCCURRENCE:

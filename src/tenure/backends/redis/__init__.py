@@ -5,20 +5,23 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tenure.backends.redis import target
+from tenure.backends.address import NOWHERE
+from tenure.backends.redis import rights, target
 from tenure.backends.redis.client import close
 from tenure.backends.redis.diagnose import diagnose
+from tenure.backends.redis.keys import Keys
 from tenure.backends.redis.leases import RedisLeases
 from tenure.backends.redis.wakeups import RedisWakeups
-from tenure.clock import Clock, SystemClock
-from tenure.errors import StoreUnavailable
-from tenure.model import Finding, Pending
+from tenure.backends.shared.once import Once
+from tenure.errors import StoreError, StoreUnavailable
+from tenure.model import Finding, Pending, RoleScript, Severity
+from tenure.process.clock import Clock, SystemClock
 
 
 class RedisBackend:
-    """Leases in a Redis or Valkey server, by URL or with the settings of a client handed in.
+    """Leases in a Redis or Valkey server, by URL or with the settings of a client.
 
-    The client itself belongs to the application's thread or loop: it is not used from ours.
+    The client itself belongs to the application's thread or loop, so it is not used.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class RedisBackend:
         self._target = target.parse(url) if client is None else target.of(client)
         self._client = self._target.connect()
         self._namespace = namespace
+        self._keys = Keys(namespace, self._target.prefix)
+        self._once = Once()
         self._clock = clock = clock or SystemClock()
         self.wakeups = RedisWakeups(self._target, self._client, namespace, clock)
         self.leases = RedisLeases(self._target, self._client, self.wakeups, namespace, clock)
@@ -46,13 +51,28 @@ class RedisBackend:
         return await self.leases.now()
 
     async def pending(self) -> Pending:
-        """Nothing, ever: keys need no tables."""
+        """Always empty: Redis has no tables."""
         return Pending((), "")
 
     async def diagnose(self) -> list[Finding]:
         return await diagnose(self._target, self._namespace, self._clock)
 
+    def role_script(self, prefix: str) -> RoleScript:
+        cluster, database = self._target.kind == "cluster", self._target.options.get("db")
+        return rights.role_script(self._keys, prefix, cluster, database)
+
+    async def check_rights(self) -> None:
+        user = str(self._target.options.get("username") or "default")
+        found = await rights.check(self._client, self._keys.prefix, user)
+        if found is not None and found.severity is Severity.PROBLEM:
+            raise StoreError(
+                f"a node cannot keep its leases here: {found.text}. As an administrator:"
+                f" {found.remedy}; or grant all that a node needs, as"
+                f" `{NOWHERE.command('migrate', '--roles')}` prints for this Redis."
+            )
+
     async def open(self, *, migrate: bool = True) -> None:
+        self._once.begin(self.location)
         try:
             await self.wakeups.open()
         except StoreUnavailable as error:

@@ -1,8 +1,8 @@
 """A time limit for a whole call of a blocking client, however many commands it sends.
 
-redis-py limits each wait by itself: for the connection, for each address of the host, for every
-piece of an answer. One call can add up to many of those. Connections of the kind made here wait
-only until the deadline of the call that uses them.
+redis-py limits each wait separately: for each address of the host, for every piece of an answer.
+One call can add up many of those. The connections made here wait only until the deadline of the
+call that uses them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import cache
 from typing import Any
 
 from tenure.backends.redis.target import LIMIT
-from tenure.clock import SystemClock
+from tenure.process.clock import SystemClock
 
 _clock = SystemClock()
-_SHORTEST = 0.001  # zero would mean "do not wait at all", and look like another error
+_SHORTEST = 0.001  # zero would mean "do not wait at all", and raise another error
 
 
 class _Call(threading.local):
-    """The call that this thread makes."""
+    """The call that this thread is making."""
 
     until = float("inf")
 
@@ -28,7 +28,7 @@ _call = _Call()
 
 
 def begin() -> None:
-    """This thread begins a call: it has until `LIMIT` from now."""
+    """This thread begins a call, which may take `LIMIT` seconds."""
     _call.until = _clock.monotonic() + LIMIT
 
 
@@ -38,7 +38,7 @@ def _left(longest: float | None) -> float:
 
 
 def limit(pool: Any) -> None:
-    """Let the connections of this pool keep to the deadline."""
+    """Make the connections of this pool observe the deadline."""
     pool.connection_class = _limited(pool.connection_class)
 
 
@@ -54,7 +54,7 @@ class _Limited:
 
     @property
     def socket_connect_timeout(self) -> float:
-        """Asked for before each address of the host is tried."""
+        """redis-py reads it before it tries each address of the host."""
         return _left(self._longest)
 
     @socket_connect_timeout.setter
@@ -65,14 +65,14 @@ class _Limited:
         return _Socket(super()._connect())  # type: ignore[misc]
 
     def read_response(self, *args: Any, **options: Any) -> Any:
-        # The driver keeps a connection to a master behind Sentinel open when its answer did not
-        # come in time. The next call on it would take that answer for its own.
+        # If an answer does not come in time, the driver keeps a connection to a master behind
+        # Sentinel open. The next call would then read that late answer as its own.
         options["disconnect_on_error"] = True
         return super().read_response(*args, **options)  # type: ignore[misc]
 
 
 class _Socket:
-    """A socket that waits as long as it is told to, and never past the deadline."""
+    """A socket whose waits end at the deadline at the latest."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -95,7 +95,7 @@ class _Socket:
         self._socket.sendall(data)
 
     def _keep_to_deadline(self) -> None:
-        if self._longest != 0:  # a look whether something is there
+        if self._longest != 0:  # 0 only checks whether something has arrived
             self._socket.settimeout(_left(self._longest))
 
     def __getattr__(self, name: str) -> Any:

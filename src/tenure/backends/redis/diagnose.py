@@ -9,31 +9,33 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from tenure.backends.redis import rights, topology
+from tenure.backends.address import Address
+from tenure.backends.redis import damage, rights, topology
 from tenure.backends.redis.client import bounded, close
+from tenure.backends.redis.keys import Keys
 from tenure.backends.redis.target import Target
-from tenure.clock import Clock, from_micros
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.model import Finding, Severity
+from tenure.process.clock import Clock, from_micros
 
 OLDEST = (6, 2)
 SKEW = 1.0
 NEARLY_FULL = 0.9
 REMEMBERED = timedelta(minutes=5)
-"""For how long it is worth telling that a server began anew: the longest ttl that is usual."""
+"""A server that started over is reported for so long: the longest usual ttl."""
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 Info = Mapping[str, Any]
 
 
 async def diagnose(target: Target, namespace: str, clock: Clock) -> list[Finding]:
-    """The first thing that stops the rest ends the list."""
-    prefix = f"tenure:{{{namespace}}}:"
+    """Each check needs the ones before it; the first that stops the rest ends the list."""
+    keys = Keys(namespace, target.prefix)
     findings = await topology.sentinels(target)
     client = target.connect()
     home = client
     try:
-        home = await topology.home(target, client, f"{prefix}server")
-        findings += await _of_server(target, home, prefix, clock)
+        home = await topology.home(target, client, keys.server)
+        findings += await _of_server(target, home, keys, clock)
     except StoreError as error:
         remedy = target.advice if isinstance(error, StoreUnavailable) else None
         findings.append(Finding("Redis", _PROBLEM, str(error), remedy))
@@ -44,9 +46,9 @@ async def diagnose(target: Target, namespace: str, clock: Clock) -> list[Finding
     return findings
 
 
-async def _of_server(target: Target, client: Any, prefix: str, clock: Clock) -> list[Finding]:
+async def _of_server(target: Target, client: Any, keys: Keys, clock: Clock) -> list[Finding]:
     user = str(target.options.get("username") or "default")
-    allowed = await rights.check(client, prefix, user)
+    allowed = await rights.check(client, keys.prefix, user, reads=True)
     may = [] if allowed is None else [allowed]
     try:
         info: Info = await bounded(client.info("everything"))
@@ -55,8 +57,7 @@ async def _of_server(target: Target, client: Any, prefix: str, clock: Clock) -> 
             return may
         raise
     config = await _config(client)
-    refused = allowed is not None and allowed.severity is _PROBLEM
-    return [
+    findings = [
         server(info, user),
         *may,
         role(info),
@@ -66,12 +67,17 @@ async def _of_server(target: Target, client: Any, prefix: str, clock: Clock) -> 
         replication(info, config),
         await _clock(client, clock),
         tls(target),
-        *([] if refused else await _began_anew(client, prefix, info)),
     ]
+    if allowed is None or allowed.severity is not _PROBLEM:
+        secret = target.options.get("password") is not None
+        at = Address(None if secret else target.location, keys.namespace)
+        findings += await _began_anew(client, keys.server, info)
+        findings += await damage.check(client, keys, at, clock)
+    return findings
 
 
 async def _config(client: Any) -> Mapping[str, str]:
-    """Empty where it may not be read: hosted servers often forbid it."""
+    """Empty if this user may not read it: hosted servers often forbid it."""
     try:
         save = await bounded(client.config_get("save"))
         return dict(save) | dict(await bounded(client.config_get("min-replicas-*")))
@@ -101,7 +107,7 @@ def role(info: Info) -> Finding:
 
 
 def memory(info: Info) -> Finding:
-    """Our keys have no ttl of Redis's: only the policies that take any key can take them."""
+    """Our keys have no expiry in Redis: only the policies that evict any key can evict them."""
     policy, limit = str(info["maxmemory_policy"]), int(info["maxmemory"])
     if policy.startswith("allkeys"):
         effect = "an evicted lease is a forgotten lease: two may hold one lock"
@@ -153,7 +159,7 @@ def _failed(info: Info, name: str) -> bool:
 
 def replication(info: Info, config: Mapping[str, str]) -> Finding:
     replicas, least = int(info.get("connected_slaves", 0)), config.get("min-replicas-to-write")
-    good = info.get("min_slaves_good_slaves")  # told only if a least number is set
+    good = info.get("min_slaves_good_slaves")  # present only if a minimum is set
     if good is not None and least is not None and int(good) < int(least):
         return Finding(
             "Redis replication",
@@ -217,19 +223,23 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-async def _began_anew(client: Any, prefix: str, info: Info) -> list[Finding]:
-    """See began.lua: for a while it grants no locks, and somebody will wonder why."""
-    run, since = await bounded(client.hmget(f"{prefix}server", ["run", "since"]))
-    seconds, _ = await bounded(client.time())
-    ago = int(seconds) - int(float(since or 0)) / 1000
-    if run != info["run_id"] or ago > REMEMBERED.total_seconds():
+async def _began_anew(client: Any, key: str, info: Info) -> list[Finding]:
+    """A server that started over grants no locks for a while (began.lua): say why."""
+    try:
+        run, since = await bounded(client.hmget(key, ["run", "since"]))
+        seconds, _ = await bounded(client.time())
+        ago = int(seconds) - int(float(since or 0)) / 1000
+    except (StoreError, ValueError, OverflowError):
+        return []  # damage.py reports what cannot be read
+    if run != info["run_id"] or not -1 < ago <= REMEMBERED.total_seconds():
         return []
+    ago = max(ago, 0)
     return [
         Finding(
             "Redis run",
             _WARNING,
-            f"this server began anew {ago:.0f} s ago (restarted, emptied or failed over): locks"
+            f"this server started over {ago:.0f} s ago (restarted, emptied or failed over): locks"
             f" with a ttl of more than {ago:.0f} s are refused until that has passed",
-            "Wait. Whoever held one before may still trust it. Leadership is not concerned.",
+            "Wait. A former holder may still trust its lock. Leadership is not affected.",
         )
     ]

@@ -1,17 +1,18 @@
-"""Where a Redis is: one server, behind Sentinel, or a cluster; by a URL or as a client has it.
+"""Where a Redis is: one server, behind Sentinel, or a cluster; from a URL or a client's settings.
 
     redis://host:6379/0                        rediss://… for TLS, unix:///path
     redis+sentinel://host:26379,host2/service  asks the sentinels for the master of that service
     redis+cluster://host:7000,host2:7000       rediss+sentinel://, rediss+cluster:// for TLS
 
 What follows a `?` is for redis-py, such as ssl_ca_certs; sentinel_username and sentinel_password
-are for the sentinels. A client that was handed in belongs to its own loop or threads, so that only
-its settings are taken.
+are for the sentinels, and prefix is what the names of our keys and channels begin with. An
+application's client belongs to its own loop or threads, so only its settings are used.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,12 +25,15 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from tenure.backends.redis.keys import PREFIX
 from tenure.backends.redis.urls import Host, Url, addresses, split
+from tenure.backends.urls import check_redis_database, shown
 from tenure.errors import ConfigError
-from tenure.urls import shown
 
 LIMIT = 5.0
 TIMES: dict[str, Any] = {"socket_timeout": LIMIT, "socket_connect_timeout": LIMIT}
+TEXTS: dict[str, Any] = {"decode_responses": True, "encoding_errors": "surrogateescape"}
+"""Bytes that are not UTF-8 can be read, and written back unchanged."""
 _DRIVERS = ("redis", "valkey")
 _TAKEN = ("db", "username", "password", "path", "credential_provider", "ssl")
 _KNOWN = inspect.signature(redis.Redis.__init__).parameters
@@ -40,15 +44,16 @@ _KINDS: dict[str, Kind] = {"": "server", "sentinel": "sentinel", "cluster": "clu
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Everything that is needed to connect, and nothing connected."""
+    """Everything that is needed to connect. Connects to nothing itself."""
 
     kind: Kind
     hosts: tuple[Host, ...]
     """The server, the sentinels, or nodes of the cluster; none for a socket file."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """User, password, database, TLS: as redis-py calls them."""
+    """User, password, database and TLS, under redis-py's names."""
     service: str = ""
     sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    prefix: str = PREFIX
 
     @property
     def tls(self) -> bool:
@@ -56,7 +61,7 @@ class Target:
 
     @property
     def advice(self) -> str:
-        """What to look at if it does not answer."""
+        """What to check if it does not answer."""
         if self.kind == "sentinel":
             return f"Are the sentinels up, is {self.service!r} their service, has it a master?"
         if self.tls:
@@ -69,6 +74,10 @@ class Target:
     @property
     def location(self) -> str:
         """As a URL, without passwords."""
+        return self._place + ("" if self.prefix == PREFIX else f"?prefix={self.prefix}")
+
+    @property
+    def _place(self) -> str:
         if "unix_socket_path" in self.options:
             return f"unix://{self.options['unix_socket_path']}"
         scheme = "rediss" if self.tls else "redis"
@@ -83,25 +92,25 @@ class Target:
 
     def connect(self) -> Any:
         """A client. Connects when it is first used."""
-        # Once more, at once: a connection of the pool may have died since its last use. More would
-        # only hide from our callers that Redis is away, and they try again by themselves.
-        options = {**TIMES, **self.options, "decode_responses": True, "retry": again(1)}
+        # Repeat once, at once: a pooled connection may have died since its last use. More retries
+        # would hide from our callers that Redis is down; they retry themselves.
+        options = {**TIMES, **self.options, **TEXTS, "retry": again(1)}
         try:
             return self._client(options)
         except TypeError as error:  # an option after the `?` that redis-py does not know
             refused = str(error)
-        # After a password with an & in it, the option that is not known may be a part of that.
+        # If the password has an &, the unknown option may be a part of it: do not show it.
         why = "." if "password" in self.options else f": {refused}"
-        raise ConfigError(f"{self.location}: redis-py refuses an option after the ?{why}")
+        raise ConfigError(f"{self.location}: redis-py does not take one of the URL's options{why}")
 
     def _client(self, options: dict[str, Any]) -> Any:
         if self.kind == "cluster":
-            # Here trying again is how slots that moved are followed.
+            # A cluster's client needs retries to follow slots that moved.
             options["retry"] = again(2)
             nodes = [ClusterNode(host, port) for host, port in self.hosts]
             return RedisCluster(startup_nodes=nodes, **options)
         if self.kind == "sentinel":
-            redis.Redis(**options)  # refuses now what the others would when they connect
+            redis.Redis(**options)  # refuses wrong options now, not only when it connects
             asking = {**TIMES, "retry": again(0), **self.sentinel_options}
             sentinel: Any = Sentinel(self.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
             return sentinel.master_for(self.service, **options)
@@ -111,9 +120,9 @@ class Target:
         return redis.Redis(**address, **options)
 
     def at(self, host: str, port: int) -> Target:
-        """One server of it, by itself."""
+        """One of its servers."""
         options = {name: self.options[name] for name in self.options if name != "address_remap"}
-        return Target("server", ((host, port),), options)
+        return Target("server", ((host, port),), options, prefix=self.prefix)
 
 
 def parse(url: str) -> Target:
@@ -126,6 +135,8 @@ def parse(url: str) -> Target:
             f"unknown form {parts.scheme!r} in {shown(url)}; known are redis://, rediss://,"
             " redis+sentinel://, redis+cluster:// and unix://."
         )
+    if scheme != "unix":
+        check_redis_database(form, parts.path)
     hosts: tuple[Host, ...] = ()
     options: dict[str, Any] = {}
     problem = ""
@@ -133,31 +144,34 @@ def parse(url: str) -> Target:
         hosts = addresses(parts.hosts, _PORTS[kind])
         options = _options(parts, scheme, kind)
     except ValueError as error:
-        # Not as the cause, and of redis-py only what repeats no value.
+        # Not as the cause, and only those messages of redis-py's that repeat no value: it may be a
+        # part of the password.
         repeats_nothing = not hosts or str(error).startswith("Invalid value for")
         problem = str(error) if repeats_nothing else "what follows the ? in it is wrong"
     if problem:
         raise ConfigError(f"{shown(url)} cannot be read: {problem}")
+    empty = "prefix=" in parts.query.split("&")  # which redis-py leaves out
+    prefix = _prefix("" if empty else options.pop("prefix", PREFIX))
     if scheme == "unix":
-        return Target("server", (), options)
+        return Target("server", (), options, prefix=prefix)
     sentinel = {
         name.removeprefix("sentinel_"): options.pop(name)
         for name in ("sentinel_username", "sentinel_password")
         if name in options
     }
     if kind != "sentinel":
-        return Target(kind, hosts, options)
+        return Target(kind, hosts, options, prefix=prefix)
     service, _, database = parts.path.strip("/").partition("/")
     if not service:
         raise ConfigError(
-            "a Sentinel URL names the service: redis+sentinel://host:26379,host2:26379/mymaster"
+            "a Sentinel URL names the service, as in redis+sentinel://host:26379,host2:26379/mymaster"
         )
-    options["db"] = int(database) if database.isdigit() else 0
-    return Target(kind, hosts, options, service, {**_tls(options), **sentinel})
+    options["db"] = int(database or 0)
+    return Target(kind, hosts, options, service, {**_tls(options), **sentinel}, prefix)
 
 
 def of(client: Any) -> Target:
-    """Where this client of redis-py connects, blocking or not, plain, Sentinel's or a cluster's."""
+    """Where a client of redis-py connects: blocking or not, plain, Sentinel's or a cluster's."""
     if hasattr(client, "nodes_manager"):
         nodes = client.nodes_manager
         options = _settings(client, nodes.connection_kwargs)
@@ -190,14 +204,16 @@ def of(client: Any) -> Target:
 
 
 def _settings(client: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a client's settings is about where and as whom, not about how it is used."""
+    """Those of a client's settings that say where it connects and as whom, not how it is used."""
     kind = given.get("connection_class")
     if kind is not None and kind.__module__.split(".")[0] not in _DRIVERS:
         raise _unusable(client, f"its connections are of {kind.__module__}.{kind.__qualname__}")
     options = {name: given[name] for name in _TAKEN if given.get(name) is not None}
     for name, value in given.items():
         if name.startswith("ssl_") and value not in (None, False) and name not in _KNOWN:
-            raise _unusable(client, f"{name}= is for blocking clients alone, and ours is not")
+            raise _unusable(
+                client, f"{name}= works only with blocking clients, and Tenure's is not one"
+            )
         if name.startswith("ssl_") and value is not None and name in _KNOWN:
             options[name] = value
     if "path" in options:
@@ -217,7 +233,7 @@ def _unusable(client: Any, why: str) -> ConfigError:
 
 def _options(parts: Url, scheme: str, kind: Kind) -> dict[str, Any]:
     """User, password, database and what follows the `?`, read by redis-py itself."""
-    # The hosts are ours to read, as is the path of what is no single server.
+    # We read the hosts ourselves, and the path unless it is a single server.
     path = parts.path if kind == "server" else ""
     credentials = quote(parts.credentials, safe=":%")
     options = dict(parse_url(f"{scheme}://{credentials}@localhost{path}?{parts.query}"))
@@ -226,6 +242,17 @@ def _options(parts: Url, scheme: str, kind: Kind) -> dict[str, Any]:
     if "path" in options:
         options["unix_socket_path"] = options.pop("path")
     return options | ({"ssl": True} if secure else {})
+
+
+def _prefix(given: object) -> str:
+    text = str(given)
+    if re.fullmatch(r"[\w.:/-]{1,50}", text, re.ASCII) is None or text.endswith(":"):
+        raise ConfigError(
+            "the prefix in this Redis URL must be 1 to 50 letters, digits or any of . : / _ -, and"
+            " not end with a colon, such as ?prefix=shop:locks. Keys are then named"
+            " shop:locks:{namespace}:…"
+        )
+    return text
 
 
 def _tls(options: Mapping[str, Any]) -> dict[str, Any]:

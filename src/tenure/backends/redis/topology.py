@@ -1,4 +1,4 @@
-"""Sentinel and Cluster: which server it is about, and whether those that watch over it are well."""
+"""Sentinel and Cluster: which server has a key, and whether failover would work."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 
 async def home(target: Target, client: Any, key: str) -> Any:
-    """A plain client for the server that keeps this key; the given one, if that is plain."""
+    """A plain client for the server that has this key; the given one, if that is plain."""
     if target.kind != "cluster":
         return client
-    # The cluster's client has to find the slot for this, wherever it is by now.
+    # For this, the cluster's client has to find out where the slot is now.
     await bounded(client.exists(key))
     node = client.get_node_from_key(key)
     return target.at(node.host, node.port).connect()
 
 
 async def sentinels(target: Target) -> list[Finding]:
-    """Do they answer, do they agree, and is there somebody to promote?"""
+    """Do the sentinels answer, do they agree, and is there a replica to promote?"""
     if target.kind != "sentinel":
         return []
     away, seen = [], []
@@ -66,7 +66,7 @@ async def sentinels(target: Target) -> list[Finding]:
 
 
 async def _ask(target: Target, host: str, port: int) -> tuple[str | None, Mapping[str, Any]]:
-    """Why it could not promote anybody, if so; and what it knows of the master."""
+    """Why this sentinel could not promote a replica, if so; and what it knows about the master."""
     client = Target("server", ((host, port),), target.sentinel_options).connect()
     try:
         state = await bounded(client.sentinel_master(target.service))
@@ -82,7 +82,7 @@ async def _ask(target: Target, host: str, port: int) -> tuple[str | None, Mappin
 
 
 def cluster(target: Target, info: Mapping[str, Any]) -> list[Finding]:
-    """The node that has the namespace, as it sees itself."""
+    """Is the node that has the namespace well?"""
     member = bool(int(info.get("cluster_enabled", 0)))
     if target.kind != "cluster":
         if not member:

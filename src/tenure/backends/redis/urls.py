@@ -1,8 +1,8 @@
-"""The parts of a Redis URL, on every Python.
+"""The parts of a Redis URL, the same on every Python.
 
-`urllib.parse.urlsplit` is made for the web, where a URL has one host. What it makes of several, of
-an IPv6 address among them or of a bracket in a password has changed between patch releases of
-Python. So it is not used.
+`urllib.parse.urlsplit` is made for the web, where a URL has one host. How it treats several hosts,
+an IPv6 address among them, or a bracket in a password has changed between patch releases of Python.
+So it is not used.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Url(NamedTuple):
     credentials: str
     """`user:password`, or empty."""
     hosts: str
-    """One or several with commas, each with or without a port."""
+    """One or several, separated by commas, each with or without a port."""
     path: str
     query: str
 
 
 def split(url: str) -> Url:
-    """Take it apart. In a password `/`, `?` and `#` are encoded."""
+    """Take it apart. In a password, `/`, `?` and `#` must be encoded."""
     scheme, _, rest = url.partition("://")
     credentials, at, _ = _END.split(rest, maxsplit=1)[0].rpartition("@")
     rest = rest[len(credentials + at) :]
@@ -39,9 +39,9 @@ def split(url: str) -> Url:
 
 
 def addresses(hosts: str, port: int) -> tuple[Host, ...]:
-    """Each host with its port, or with this one.
+    """Each host with its port, or with the default `port`.
 
-    Raises ValueError, which repeats nothing of it: it may be a piece of a password.
+    Raises ValueError without any part of the text: it may be a piece of a password.
     """
     return tuple(_address(one, port) for one in hosts.split(","))
 

@@ -1,8 +1,8 @@
 """The SQLite backend: one file, shared by any number of processes on one machine.
 
-Two connections: leases have their own, so that a heartbeat never waits behind a long firing in
-this process. A third tidies up (checkpoints.py). The lock file beside the database is described in
-lockfile.py.
+It has two connections: leases have their own, so that a heartbeat never waits behind a long firing
+in this process. A third one copies the write-ahead log (checkpoints.py). lockfile.py describes the
+lock file beside the database.
 """
 
 from __future__ import annotations
@@ -10,39 +10,53 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
-from tenure.address import Address
+from tenure.backends.address import Address
 from tenure.backends.base import Joined
+from tenure.backends.shared.once import Once
 from tenure.backends.sqlite import migrate as migrations
-from tenure.backends.sqlite import sharedlocks
-from tenure.backends.sqlite.afterwards import Afterwards
+from tenure.backends.sqlite.after_commit import Afterwards
 from tenure.backends.sqlite.backup import back_up
-from tenure.backends.sqlite.borrowed import Borrowed
 from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
 from tenure.backends.sqlite.diagnose import diagnose
+from tenure.backends.sqlite.editions import SQLiteEditions
+from tenure.backends.sqlite.events import SQLiteEvents
 from tenure.backends.sqlite.leases import SQLiteLeases
-from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
+from tenure.backends.sqlite.lending import SQLiteLender
+from tenure.backends.sqlite.locks import sharedlocks
+from tenure.backends.sqlite.locks.lockfile import LockFile, lock_file_of
 from tenure.backends.sqlite.machine import THIS_MACHINE, Machine
-from tenure.backends.sqlite.releases import SQLiteReleases
-from tenure.backends.sqlite.rights import find_obstacle
+from tenure.backends.sqlite.office import SQLiteOffice
+from tenure.backends.sqlite.overview import SQLiteOverview
+from tenure.backends.sqlite.relays import SQLiteRelays
+from tenure.backends.sqlite.rights import find_obstacle, role_script
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
+from tenure.backends.sqlite.user_transaction import Borrowed
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
-from tenure.clock import Clock, SystemClock
+from tenure.backends.urls import of_sqlite
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
-from tenure.model import Finding, Pending
-from tenure.urls import of_sqlite
+from tenure.model import Finding, Pending, Result, RoleScript
+from tenure.process.clock import Clock, SystemClock
+
+TURN = 60.0
+"""So many seconds a consumer waits for those who write before it."""
 
 
 class SQLiteBackend:
     """Everything in one SQLite file."""
 
     leases: SQLiteLeases
+    office: SQLiteOffice
     schedules: SQLiteSchedules
-    releases: SQLiteReleases
+    editions: SQLiteEditions
     runs: SQLiteRuns
+    events: SQLiteEvents
+    relays: SQLiteRelays
+    overview: SQLiteOverview
     wakeups: SQLiteWakeups
 
     def __init__(
@@ -55,6 +69,7 @@ class SQLiteBackend:
     ) -> None:
         self.path = Path(path).absolute()
         self._namespace = namespace
+        self._once = Once()
         self._clock = clock or SystemClock()
         self._machine = machine
         self._for_leases = machine.connection(self.path, "tenure-leases")
@@ -71,12 +86,19 @@ class SQLiteBackend:
     def location(self) -> str:
         return of_sqlite(self.path)
 
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def namespaces(self) -> list[str]:
+        return await self.schedules.namespaces()
+
     @property
     def queries(self) -> int:
         """How many transactions and reads this backend has asked SQLite for."""
         return self._for_leases.statements + self._for_the_rest.statements
 
     async def open(self, *, migrate: bool = True) -> None:
+        self._once.begin(self.location)
         try:
             self._check_path(migrate)
         except PermissionError as error:
@@ -102,21 +124,70 @@ class SQLiteBackend:
                 self._lock_file.close()
                 self._lock_file = None
             raise
-        self.schedules = SQLiteSchedules(self._for_the_rest, *shared)
-        self.releases = SQLiteReleases(
-            self._for_the_rest, self._namespace, self._clock, self.schedules.check
-        )
-        self.runs = SQLiteRuns(self._for_the_rest, *shared, self.schedules.check)
+        self.office = SQLiteOffice(self._for_the_rest, self._namespace)
+        self.schedules = SQLiteSchedules(self._for_the_rest, self.office, *shared)
+        self.editions = SQLiteEditions(self._for_the_rest, self.office, *shared)
+        self.runs = SQLiteRuns(self._for_the_rest, self.office, *shared)
+        self.events = SQLiteEvents(self._for_the_rest, self.office, *shared)
+        self.relays = SQLiteRelays(self._for_the_rest, self.office, *shared)
+        self.overview = SQLiteOverview(self._for_the_rest, self._namespace, self._clock)
         self._afterwards = Afterwards(self._for_the_rest, self.wakeups, self._lock_file)
 
+    def role_script(self, prefix: str) -> RoleScript:
+        """Without `prefix`: a file system has its own users and groups."""
+        return role_script(self.path)
+
+    async def check_rights(self) -> None:
+        """Does nothing: `open` has checked what the file system allows."""
+
     async def identify(self) -> None:
-        """A file is known by its name."""
+        """Does nothing: a file is identified by its path."""
 
     def join(self, connection: object) -> Joined:
         borrowed = Borrowed(connection, self.path)
-        shared = (self._afterwards, self._namespace, self._clock)
-        schedules = SQLiteSchedules(borrowed, *shared)
-        return Joined(schedules, SQLiteRuns(borrowed, *shared, schedules.check))
+        shared = (self.office, self._afterwards, self._namespace, self._clock)
+        runs = SQLiteRuns(borrowed, *shared)
+        return Joined(
+            SQLiteSchedules(borrowed, *shared),
+            runs,
+            self.now,
+            runs.confirm,
+            SQLiteEvents(borrowed, *shared),
+        )
+
+    def connect(self) -> sqlite3.Connection:
+        # Consumers take turns: one that comes while another is at work waits for its commit.
+        return sqlite3.connect(
+            f"{self.path.as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=TURN,
+        )
+
+    def begin(self, connection: sqlite3.Connection, idle: float) -> None:
+        """Takes the write lock. Nobody ends it but the caller: `idle` is for servers."""
+        del idle
+        connection.execute("BEGIN IMMEDIATE")
+
+    async def connect_async(self) -> sqlite3.Connection:
+        return self.connect()
+
+    async def begin_async(self, connection: sqlite3.Connection, idle: float) -> None:
+        await asyncio.to_thread(self.begin, connection, idle)  # it may wait for the lock
+
+    def lender(self, most: int, hold: float) -> SQLiteLender:
+        del most  # there is one writer
+        own = (self._for_leases, self._for_the_rest)
+        return SQLiteLender(self.path, own, self._conclude, hold)
+
+    def waits_to_write(self) -> bool:
+        """Does one of its connections wait for another writer?"""
+        return self._for_leases.waits or self._for_the_rest.waits
+
+    def _conclude(self, cursor: sqlite3.Cursor, result: Result) -> bool:
+        shared = (self.office, self._afterwards, self._namespace, self._clock)
+        return SQLiteRuns(self._for_the_rest, *shared).conclude(cursor, result)
 
     async def close(self) -> None:
         if self._lock_file is None:
@@ -163,8 +234,9 @@ class SQLiteBackend:
             return
         if not wanted:
             raise SchemaMismatch(
-                f"{self.path} has no tables of Tenure, or older ones than this version needs. Run"
-                f" `{Address(self.location).command('migrate')}`, or open it with migrate=True."
+                f"{self.path} has no Tenure tables, or older ones than this version needs. Run"
+                f" `{Address(self.location).command('migrate')}`, or start a scheduler"
+                " without migrate=False."
             )
         await self._for_the_rest.write(lambda c: migrations.apply(c, self._clock))
 
@@ -185,8 +257,8 @@ class SQLiteBackend:
         if not self.path.exists() and not create:
             raise SchemaMismatch(
                 f"there is no database {self.path}. Check the URL;"
-                f" `{Address(self.location).command('migrate')}` creates it, and so does the first"
-                " start of a scheduler on it."
+                f" `{Address(self.location).command('migrate')}` creates it, and so does a"
+                " scheduler that starts without migrate=False."
             )
         obstacle = find_obstacle(self.path)
         if obstacle is not None:
@@ -196,7 +268,7 @@ class SQLiteBackend:
             )
 
     async def _open_lock_file(self) -> LockFile:
-        # Not on the loop: it may have to wait for a moment, and so may a slow disk.
+        # On a thread: it may block for a moment, and longer if the disk is slow.
         threads = self._machine.threads("tenure-lock-file")
         opening = threads.begin(self._machine.lock_file, self.path)
         try:
@@ -214,6 +286,6 @@ class SQLiteBackend:
 
 
 def _close_unwanted(opening: asyncio.Future[LockFile]) -> None:
-    """Its caller has given up, and the thread that opens it has not."""
+    """The caller was cancelled while the thread opened the file."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

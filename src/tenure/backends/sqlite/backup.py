@@ -1,10 +1,10 @@
-"""A copy of the database while it is in use, by SQLite's own means.
+"""Copies the database while it is in use, with SQLite's own backup function.
 
-All of it is read in one transaction: the copy is the database as it was at one instant, however
-many write to it meanwhile. They do not wait for it; only the log grows until the copy is made.
+It reads everything in one transaction, so the copy is the database as it was at one instant, even
+while others write. Writers do not wait; only the log grows until the copy is complete.
 
-The copy comes into being under another name and is renamed once it has been checked: what has the
-final name is whole.
+The copy is made under another name, and renamed once it has been checked. So a file with the final
+name is complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenure.backends.sqlite.rights import beside, share_rights
 from tenure.errors import ConfigError, Conflict, StoreError
 
 PAGES = 1_000
-"""At a time; then progress is told."""
+"""How many pages are copied between two calls of `progress`."""
 PATIENCE = 30.0
 _OWN = ("", "-wal", "-shm", "-journal", "-tenure")
 
@@ -29,13 +29,13 @@ _OWN = ("", "-wal", "-shm", "-journal", "-tenure")
 def back_up(
     database: Path, target: Path, *, replace: bool, progress: Callable[[int, int], None]
 ) -> None:
-    """Copy it to `target`. `progress` is called with the pages that are done, and all of them."""
+    """Copy the database to `target`; calls `progress` with the pages done and the total."""
     try:
         _back_up(database, target, replace, progress)
     except OSError as error:
         raise StoreError(
-            f"{target} cannot be written: {error.strerror or error}. It is as it was. Name a file"
-            " in a folder that this user may write to, or run it as another user."
+            f"{target} cannot be written: {error.strerror or error}. It was not changed. Name a"
+            " file in a folder that this user may write to, or run it as another user."
         ) from error
 
 
@@ -79,7 +79,7 @@ def _check(database: Path, target: Path, replace: bool) -> None:
         other = beside(target, ending)
         if other.exists():
             raise ConfigError(
-                f"{other} is there: SQLite would take it for a part of the copy. Is {target} a"
+                f"{other} exists: SQLite would take it for part of the copy. Is {target} a"
                 " database in use? Name another file; or, if it is a leftover, delete it."
             )
     if not target.exists() and not target.is_symlink():
@@ -91,7 +91,7 @@ def _check(database: Path, target: Path, replace: bool) -> None:
 
 
 def _create(part: Path) -> None:
-    """For nobody else to read, until it has the rights of the database."""
+    """Readable for this user only, until it gets the rights of the database."""
     try:
         os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
@@ -109,7 +109,7 @@ def _copy(database: Path, part: Path, progress: Callable[[int, int], None]) -> N
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as source:
             source.isolation_level = None
-            # A transaction of our own: else the copy begins anew whenever somebody has written.
+            # In one transaction: otherwise SQLite starts the copy over after each write.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_master").fetchone()
             _write(source, part, tell)
@@ -144,7 +144,7 @@ def _verify(part: Path, database: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name survives a power cut as well."""
+    """Make the new name survive a power cut."""
     if os.name == "nt":
         return
     with suppress(OSError):  # it is there; some folders can be written and not read

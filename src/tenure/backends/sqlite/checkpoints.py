@@ -1,9 +1,9 @@
-"""Copying the write-ahead log back into the database, while nobody waits for it.
+"""Copies the write-ahead log back into the database while nothing waits for it.
 
 SQLite does this by itself: the commit that fills the log copies all of it and waits for the disk,
-several times as long as a commit takes. Whoever is fired by that commit is late. So it is done
-here as well, earlier, in the pauses between transactions and on a connection of its own; SQLite's
-own way stays as the last resort of a store that is never idle.
+which takes several times as long as a commit. Whatever that commit fires is late. So Tenure does it
+earlier, in the pauses between transactions and on a connection of its own. SQLite's way remains as
+the last resort, for a store that is never idle.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import asyncio
 import sqlite3
 
 from tenure.backends.sqlite.connection import Connection
-from tenure.clock import Clock
 from tenure.errors import StoreError
+from tenure.process.clock import Clock
 
 LOOK_EVERY = 0.25
 ENOUGH = 32
-"""How many transactions are worth it: some hundred pages."""
+"""After how many transactions it is worth copying: some hundred pages."""
 LAST_RESORT = 4_000
 """How many pages the log may have before a commit copies it: 16 MB."""
 
 
 class Checkpoints:
-    """Watches other connections, and tidies up behind them."""
+    """Copies the log after other connections have written to it."""
 
     def __init__(self, own: Connection, watched: tuple[Connection, ...], clock: Clock) -> None:
         self._own = own
@@ -55,9 +55,9 @@ class Checkpoints:
                 await self._own.open()
                 await self._own.read(_copy)
             except StoreError:
-                continue  # the disk is full, or gone: whoever writes will say so
+                continue  # the disk is full, or gone: the next write will report that
 
 
 def _copy(connection: sqlite3.Connection) -> None:
-    # Passive: it waits for nobody, and nobody waits for it.
+    # PASSIVE waits for no other connection and holds up none.
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -1,15 +1,16 @@
 """A SQLite connection on a thread of its own.
 
-Writes are one `BEGIN IMMEDIATE` transaction each: either it has the write lock from its first
-statement, or it changed nothing. Waiting for the lock is done here, in small steps, rather than in
-SQLite's busy handler: its steps of up to 100 ms are too coarse for a scheduler, and a caller who
-has given up waiting must be able to call it off, so that nothing lands after its timeout.
+Each write is one `BEGIN IMMEDIATE` transaction: it has the write lock from its first statement, or
+it changes nothing. This module waits for the lock itself, in small steps. SQLite's busy handler has
+steps of up to 100 ms, too coarse for a scheduler, and cannot be told that the caller has given up:
+a write could land after its timeout.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -18,12 +19,13 @@ from operator import methodcaller
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
 
-from tenure.address import Address
+from tenure.backends.address import Address
+from tenure.backends.shared.lending import check_not_beside
 from tenure.backends.sqlite import forks
-from tenure.clock import SystemClock
+from tenure.backends.urls import of_sqlite
 from tenure.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable, TenureError
-from tenure.threads import Threads
-from tenure.urls import of_sqlite
+from tenure.process.clock import SystemClock
+from tenure.process.threads import Threads
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -32,8 +34,8 @@ OLDEST_SQLITE = (3, 33, 0)
 BUSY_AFTER = 5.0
 CLOSE_WITHIN = 2.0
 LARGEST_LOG = 32 * 1024**2
-"""In bytes: a longer write-ahead log, grown behind a long reader, is cut when it begins anew."""
-_STEP, _LONGEST_STEP = 0.0005, 0.008
+"""In bytes. A write-ahead log that grew longer, behind a long reader, is truncated afterwards."""
+STEP, LONGEST_STEP = 0.0005, 0.008
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
@@ -41,11 +43,14 @@ _PRAGMAS = (
     "PRAGMA cache_size = -16000",  # KB; a thousand firings do not fit into the usual 2 MB
     f"PRAGMA journal_size_limit = {LARGEST_LOG}",
 )
+_OF_A_TRIGGER = re.compile(
+    r"no such (function: |table: main\.(?!tenure_)|column: (new|old)\.)", re.IGNORECASE
+)
 _real = SystemClock()  # waiting for a lock takes real time, whatever clock the backend was given
 
 
 class Transactions(Protocol):
-    """Where a store's work is done: on a connection of our own, or on one of the user's."""
+    """Where a store's work is done: on our own connection, or on the user's."""
 
     async def read(self, work: Work[T]) -> T: ...
 
@@ -53,17 +58,17 @@ class Transactions(Protocol):
 
 
 _escaped = methodcaller("decode", "utf-8", "backslashreplace")
-"""Reads every text, and takes twice as long."""
+"""Reads any text, valid UTF-8 or not, but takes twice as long."""
 
 
 class _Wait:
-    """What the two sides of a call, its caller and its thread, know of each other."""
+    """What the caller of a call and the thread that executes it tell each other."""
 
     def __init__(self) -> None:
         self.given_up = False
-        """Nobody awaits the result any more."""
+        """The caller no longer awaits the result."""
         self.locked = False
-        """Another connection is in the way."""
+        """The thread waits for another connection's lock."""
 
 
 class Connection:
@@ -81,21 +86,21 @@ class Connection:
         self._threads = threads or Threads(name)
         self._factory = factory
         self._connection: sqlite3.Connection | None = None
-        self._waits = False
-        """Does the call that is at work wait for another writer?"""
+        self.waits = False
+        """Does the present call wait for another connection's lock?"""
         self._opened_by = os.getpid()
         self._in_call = threading.Lock()
         forks.watch(self)
         self.statements = 0
-        """How many transactions and reads were asked for: the cost of idling is measured by it."""
+        """How many transactions and reads were asked for: tests measure the cost of idling."""
         self.writes = 0
         """How many transactions were begun."""
         self.busy = 0
         """How many calls are under way."""
 
     async def open(self, *, create: bool = True) -> None:
-        """Connect, unless it is done. Without `create` no file comes into being, and somebody
-        else's database is not turned into one with a write-ahead log."""
+        """Connect, unless connected. Without `create` no file is created, and a database that is
+        not Tenure's keeps its journal mode."""
         await self._threads.call(self._guard, lambda: self._open(create))
 
     async def close(self) -> None:
@@ -113,18 +118,19 @@ class Connection:
     async def write(self, work: Work[T], *, unless: Work[T | None] = lambda _: None) -> T:
         """Run `work` in one write transaction: all of it lands, or nothing.
 
-        `unless` looks beforehand, without a transaction: what it returns, if not None, is the
-        answer, and the write lock is not asked for.
+        `unless` reads first, without a transaction. If it returns something, that is the answer,
+        and the call does not queue for the write lock.
         """
-
+        check_not_beside(self._path)
         return await self._call(lambda work, wait: self._look_and_write(work, unless, wait), work)
 
-    def write_here(self, work: Work[T], *, unless: Work[T | None] = lambda _: None) -> T:
-        """The same, on the calling thread: without the two thread switches, and blocking it."""
+    def write_blocking(self, work: Work[T], *, unless: Work[T | None] = lambda _: None) -> T:
+        """The same on the calling thread, which it blocks; saves two thread switches."""
+        check_not_beside(self._path)
         self.statements += 1
         return self._guard(lambda: self._look_and_write(work, unless, _Wait()))
 
-    def read_here(self, work: Work[T]) -> T:
+    def read_blocking(self, work: Work[T]) -> T:
         self.statements += 1
         return self._guard(lambda: self._read(work, _Wait()))
 
@@ -149,14 +155,15 @@ class Connection:
 
     async def _call(self, function: Callable[[Work[T], _Wait], T], work: Work[T]) -> T:
         wait = _Wait()
+        _ = self._sqlite  # raises if closed: no thread would take the call
         self.statements += 1
         self.busy += 1
         try:
             return await self._threads.call(self._guard, lambda: function(work, wait))
         except asyncio.CancelledError:
             wait.given_up = True
-            # The reason, for whoever makes a timeout of this; it may be that of the call before.
-            if wait.locked or self._waits:
+            # The reason, for the caller's timeout error. The lock may hold up the call before ours.
+            if wait.locked or self.waits:
                 raise asyncio.CancelledError(_locked(self._path)) from None
             raise
         finally:
@@ -220,14 +227,14 @@ class Connection:
         return self._patiently(transaction, wait)
 
     def _patiently(self, attempt: Callable[[], T], wait: _Wait) -> T:
-        """Try again while another connection is in the way."""
+        """Repeat while another connection holds the lock."""
         try:
             return self._repeat(attempt, wait)
         finally:
-            self._waits = False
+            self.waits = False
 
     def _repeat(self, attempt: Callable[[], T], wait: _Wait) -> T:
-        until, step = _real.monotonic() + BUSY_AFTER, _STEP
+        until, step = _real.monotonic() + BUSY_AFTER, STEP
         while True:
             if wait.given_up:
                 raise StoreUnavailable("given up while waiting for the database")
@@ -237,16 +244,16 @@ class Connection:
             except sqlite3.OperationalError as error:
                 code = getattr(error, "sqlite_errorcode", None)
                 if code is None and self._sqlite.text_factory is str:
-                    # Python's error, not SQLite's: somebody stored text that is not UTF-8.
+                    # Python's error, not SQLite's: the database has text that is not UTF-8.
                     self._sqlite.text_factory = _escaped
                     continue
                 if code is None or code & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 if _real.monotonic() > until:
                     raise
-            wait.locked = self._waits = True
+            wait.locked = self.waits = True
             _real.block(step)
-            step = min(step * 1.5, _LONGEST_STEP)
+            step = min(step * 1.5, LONGEST_STEP)
 
     def _guard(self, function: Callable[[], T]) -> T:
         try:
@@ -256,18 +263,18 @@ class Connection:
 
 
 def command(path: Path, word: str) -> str:
-    """One of ours on this file."""
+    """The command line of `tenure`, on this file."""
     return Address(of_sqlite(path)).command(word)
 
 
 def translate(error: sqlite3.Error, path: Path) -> NoReturn:
-    """The driver's error as one of ours, with what to do about it."""
+    """Raise the driver's error as one of ours, with what to do about it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_BUSY:
         raise StoreUnavailable(_locked(path)) from error
     if code == sqlite3.SQLITE_FULL:
         raise StoreUnavailable(
-            f"the disk of {path} is full. Nothing was changed; free some space, Tenure tries again."
+            f"the disk of {path} is full. Nothing was changed; free some space: Tenure tries again."
         ) from error
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         raise StoreUnavailable(
@@ -284,6 +291,8 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
             f"{path} cannot be opened: {error}. Check that its folder exists and is writable for"
             " this user."
         ) from error
+    if code == sqlite3.SQLITE_ERROR and _OF_A_TRIGGER.match(str(error)):
+        raise StoreError(f"{path}: {error}. A trigger of yours needs it, it seems.") from error
     if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
         raise SchemaMismatch(
             f"{path} lacks something that this version needs ({error}). Run"
@@ -301,6 +310,6 @@ def translate(error: sqlite3.Error, path: Path) -> NoReturn:
 
 def _locked(path: Path) -> str:
     return (
-        f"{path} is locked by another writer, which does not let go. `{command(path, 'doctor')}`"
-        " names the process; a stopped (frozen) one must go on or be killed."
+        f"{path} is locked by another writer for too long. `{command(path, 'doctor')}`"
+        " names the process; continue or kill it if it is stopped (frozen)."
     )

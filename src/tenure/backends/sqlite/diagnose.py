@@ -10,20 +10,24 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
+from tenure.backends.address import Address
+from tenure.backends.shared import bad_rows
+from tenure.backends.shared.ledger import MAJOR, edited
 from tenure.backends.sqlite import migrate
 from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection, command
 from tenure.backends.sqlite.filesystem import check_file_system, check_space
-from tenure.backends.sqlite.kernel_locks import Process, describe
-from tenure.backends.sqlite.lockfile import LockFile, lock_file_of
+from tenure.backends.sqlite.locks.kernel_locks import Process, describe
+from tenure.backends.sqlite.locks.lockfile import LockFile, lock_file_of
+from tenure.backends.sqlite.locks.writer import find_readers, find_writer
 from tenure.backends.sqlite.rights import beside, find_obstacle
-from tenure.backends.sqlite.writer import find_readers, find_writer
-from tenure.clock import SystemClock
+from tenure.backends.urls import of_sqlite
 from tenure.errors import StoreUnavailable, TenureError
 from tenure.model import Finding, Severity
+from tenure.process.clock import SystemClock, from_micros
 
 PATIENCE = 1.0
 WAL_LARGE = 2 * LARGEST_LOG
-"""Far more than a log has that is emptied now and then."""
+"""Much larger than a log that is emptied now and then."""
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 _real = SystemClock()
 
@@ -45,6 +49,7 @@ async def diagnose(path: Path) -> list[Finding]:
         findings.append(_lock_file(path))
         findings.append(await _write_lock(connection, path))
         findings += await _log(path)
+        findings += await connection.read(lambda c: _rows(c, path))
     except TenureError as error:
         findings.append(Finding("open", _PROBLEM, str(error)))
     finally:
@@ -71,7 +76,7 @@ def _no_folder(path: Path) -> Finding:
 
 
 def _file(path: Path) -> tuple[Finding, bool]:
-    """What is to be said about the file, and whether it can be looked into."""
+    """A finding about the file, and whether it can be opened."""
     if path.is_dir():
         return Finding("file", _PROBLEM, f"{path} is a folder", "Name a file in it."), False
     if not path.exists():
@@ -99,12 +104,51 @@ def _schema(c: sqlite3.Connection, path: Path) -> Finding:
     except TenureError as error:
         return Finding("schema", _PROBLEM, str(error))
     done, lacking = migrate.applied(c), migrate.pending(c)
+    if lacking and not done and migrate.has_table(c, "tenure_schedule"):
+        number, name, _ = lacking[0]
+        lost = edited(number, name, migrate.PREFIX, "its tables are there")
+        return Finding("schema", _PROBLEM, str(lost))
     if lacking:
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
-        text = f"pending: {names}" if done else "there are no tables of Tenure in this database"
+        text = f"pending: {names}" if done else "this database has no Tenure tables"
         remedy = f"Run `{command(path, 'migrate')}`, or start a scheduler on it."
         return Finding("schema", _PROBLEM, text, remedy)
-    return Finding("schema", _OK, f"version {migrate.MAJOR}.{done[-1][0]}, up to date")
+    return Finding("schema", _OK, f"version {MAJOR}.{done[-1][0]}, up to date")
+
+
+def _rows(c: sqlite3.Connection, path: Path) -> list[Finding]:
+    """Impossible values, in all tables."""
+    findings: list[Finding] = []
+    address = Address(of_sqlite(path))
+    for table in _tables(c):
+        keys = ", ".join(f"{key} DESC" for key in table.keys)
+        query = f"SELECT * FROM {table.full} ORDER BY {keys} LIMIT {bad_rows.MOST_ROWS}"  # noqa: S608
+        findings += bad_rows.examine(table, c.execute(query), from_micros, address)
+    return findings or [Finding("rows", _OK, "nothing is in them that cannot be there")]
+
+
+def _tables(c: sqlite3.Connection) -> list[bad_rows.Table]:
+    query = (
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'tenure_*' ORDER BY 1"
+    )
+    found = []
+    for (full,) in c.execute(query).fetchall():
+        columns = c.execute(f'PRAGMA table_info("{full}")').fetchall()
+        keys = [column["name"] for column in columns if column["pk"]]
+        found.append(
+            bad_rows.Table(
+                full.removeprefix(migrate.PREFIX),
+                full,
+                tuple(
+                    bad_rows.Column(
+                        column["name"], bad_rows.kind_of(column["type"], column["name"])
+                    )
+                    for column in columns
+                ),
+                tuple(keys or [columns[0]["name"]]),
+            )
+        )
+    return found
 
 
 def _journal(mode: str) -> Finding:
@@ -152,7 +196,7 @@ def _lock_file(database: Path) -> Finding:
 
 
 async def _write_lock(connection: Connection, path: Path) -> Finding:
-    """Try to write; if that fails for a while, say who is in the way."""
+    """Try to write; if that fails for a while, name the process that blocks it."""
     begun = _real.monotonic()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -176,7 +220,7 @@ def _blocked(writer: Process | None) -> Finding:
         )
     if writer.frozen:
         remedy = (
-            f"Nothing is written until it goes on (kill -CONT {writer.pid}) or ends"
+            f"Nothing is written until it continues (kill -CONT {writer.pid}) or ends"
             f" (kill -KILL {writer.pid}); what it was writing is then rolled back, nothing is lost."
         )
     else:
@@ -196,7 +240,7 @@ async def _log(path: Path) -> list[Finding]:
     if size < WAL_LARGE:
         return []
     text = f"{wal.name} has grown to {_size(size)}: a long read kept it from being emptied"
-    # Most reads take milliseconds: who is still, or again, at it a moment later may be the one.
+    # Most reads take milliseconds. A process that reads now and a moment later may be the cause.
     first = find_readers(path)
     await _real.sleep(PATIENCE)
     readers = sorted(first & find_readers(path))

@@ -1,7 +1,7 @@
-"""Which file system a database stands on, and whether that will do.
+"""Which file system a database is on, and whether that will do.
 
-SQLite's write-ahead log needs file locks and shared memory that really are shared. Network file
-systems pretend to have both; throw-away ones lose the file with the container or the machine.
+SQLite's write-ahead log needs file locks and memory that processes really share. Network file
+systems only pretend to have both. Temporary ones lose the file with the container or the machine.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """SQLite across a fork.
 
-SQLite keeps what it knows about its files' locks in the process's memory. A forked child inherits
-that knowledge but not the kernel's locks: a connection that it opens to the same file believes
-that it holds locks which nobody holds, and what it commits may vanish with the write-ahead log
-that another process deletes. Only closing the inherited connections clears that knowledge, and
-that is safe only if none was in the middle of a call. Hence:
+SQLite records in memory which locks a process has on its files. A forked child inherits the record
+but not the locks. A connection that it opens to the same file then believes that it holds locks
+which it does not hold, and its commits may vanish with the write-ahead log when another process
+deletes that. Only closing the inherited connections clears the record, and that is safe only if
+none was in the middle of a call. Hence:
 
-- Before a fork the forking thread waits until every connection is between two calls. A call is a
-  few milliseconds; waiting for another process's lock does not count as one.
+- Before a fork, the forking thread waits until every connection is between two calls. A call takes
+  a few milliseconds; waiting for another process's lock does not count as one.
 - The child closes what it inherited, at once. The parent still has the file open, so this writes
-  nothing to it, and the parent's locks are its own: they stay.
+  nothing to it, and the parent keeps its locks.
 
-A connection that does not come to rest in time (a disk that hangs) stays as it is, and so do all in
-a child that C code forked without the call before (uWSGI without lazy-apps). Nothing may close them
-there, and that child may not open the file: it is told so.
+The child cannot close a connection that did not come to rest in time (a disk that hangs), nor any
+if C code forked without announcing it (uWSGI without lazy-apps). Then it may not open the file, and
+gets an error that says so.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Forkable(Protocol):
     def go_on(self) -> None: ...
 
     def close_inherited(self) -> None:
-        """In the child: close, without a word to anybody."""
+        """In the child: close."""
         ...
 
     def is_inherited(self, path: Path) -> bool:
-        """Did another process open this to that file?"""
+        """Is this a connection to that file which another process opened?"""
         ...
 
 
@@ -52,13 +52,13 @@ _asked = False
 
 
 def watch(connection: Forkable) -> None:
-    """Mind this one when the process forks."""
+    """Take care of this connection when the process forks."""
     with _forking:
         _all.add(connection)
 
 
 def may_open(path: Path) -> bool:
-    """Is this process free of what another one had open to this file?"""
+    """Is this process free of inherited connections to this file?"""
     with _forking:
         return not any(c.is_inherited(path) for c in [*_all, *_never_closed])
 

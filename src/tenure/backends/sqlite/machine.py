@@ -1,4 +1,4 @@
-"""What the backend has from the machine that it runs on, and from its process there."""
+"""What the backend needs from the machine and the process that it runs in."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.lockfile import LockFile
-from tenure.backends.sqlite.sharedlocks import SharedLocks
+from tenure.backends.sqlite.locks.lockfile import LockFile
+from tenure.backends.sqlite.locks.sharedlocks import SharedLocks
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
-from tenure.clock import Clock
-from tenure.threads import Threads
+from tenure.process.clock import Clock
+from tenure.process.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How it reaches the file, what proves death, and how it is woken.
+    """How the backend reaches the file, what proves death, and how it is woken.
 
-    Another one than this is for a simulation, which has many nodes in one process: there are no
-    threads whose timing would count, and the kernel's locks would prove nothing.
+    The simulation replaces this. It has many nodes in one process, where the timing of threads must
+    not matter and the kernel's locks would prove nothing.
     """
 
     connection: Callable[[Path, str], Connection] = Connection
@@ -28,7 +28,7 @@ class Machine:
     wakeups: Callable[[LockFile, Clock], SQLiteWakeups] = SQLiteWakeups
     threads: Callable[[str], Threads] = Threads
     boot: str | None = None
-    """Names the clock that leases run on; that of this kernel unless given."""
+    """Names the clock that leases run on; default: this kernel's boot clock."""
 
 
 THIS_MACHINE = Machine()

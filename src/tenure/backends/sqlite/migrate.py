@@ -1,22 +1,23 @@
 """Brings the tables up to date: numbered migrations, a ledger, one transaction each.
 
-Migrations only add within a major version, so that old code lives on beside new code during a
-rollout. `serves` in the ledger's `tenure_meta` is the oldest schema number that code must know in
-order to work with these tables.
+Within a major version migrations only add, so that old code still works beside new code during a
+rollout. `serves` in `tenure_meta` is the oldest schema number that code must know in order to work
+with these tables.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from importlib.metadata import version
 
-from tenure.backends.sql import migrations
-from tenure.clock import Clock, to_micros
-from tenure.errors import SchemaMismatch
+from tenure.backends.shared import ledger
+from tenure.backends.shared.ledger import MAJOR
+from tenure.backends.shared.sql import migrations
 from tenure.model import Pending
+from tenure.model.version import VERSION
+from tenure.process.clock import Clock, to_micros
 
 PACKAGE = "tenure.backends.sqlite"
-MAJOR = 1
+PREFIX = "tenure_"
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS tenure_migration (
@@ -30,8 +31,8 @@ CREATE TABLE IF NOT EXISTS tenure_meta (key TEXT PRIMARY KEY, value TEXT NOT NUL
 
 
 def applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    """What the ledger says was applied; empty for a database without our tables."""
-    if not _has_table(connection, "tenure_migration"):
+    """The applied migrations according to the ledger; none for a database without our tables."""
+    if not has_table(connection, "tenure_migration"):
         return []
     return connection.execute(
         "SELECT number, name FROM tenure_migration ORDER BY number"
@@ -45,16 +46,11 @@ def pending(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
 
 def check(connection: sqlite3.Connection) -> None:
     """Refuse tables that are too new for this code, before anything is changed."""
-    if not _has_table(connection, "tenure_meta"):
+    if not has_table(connection, "tenure_meta"):
         return
     meta = dict(connection.execute("SELECT key, value FROM tenure_meta"))
-    newest = migrations(PACKAGE)[-1][0]
-    if int(meta.get("major", MAJOR)) > MAJOR or int(meta.get("serves", 1)) > newest:
-        raise SchemaMismatch(
-            f"the tables were made by a newer Tenure (schema {meta.get('major')}."
-            f"{applied(connection)[-1][0]}) than this one, {version('tenure')} (schema {MAJOR}."
-            f"{newest}). Upgrade the tenure package here; nothing was changed."
-        )
+    done = dict(applied(connection))
+    ledger.check(meta, done, migrations(PACKAGE), "the tables were", PREFIX)
 
 
 def apply(connection: sqlite3.Connection, clock: Clock) -> list[str]:
@@ -66,16 +62,21 @@ def apply(connection: sqlite3.Connection, clock: Clock) -> list[str]:
         connection.execute("INSERT OR REPLACE INTO tenure_meta VALUES ('major', ?)", (str(MAJOR),))
         connection.execute("INSERT OR IGNORE INTO tenure_meta VALUES ('serves', '1')")
     for number, name, sql in todo:
-        _execute(connection, sql)
+        try:
+            _execute(connection, sql)
+        except sqlite3.OperationalError as error:
+            if "already exists" in str(error) or "duplicate column" in str(error):
+                raise ledger.edited(number, name, PREFIX, str(error)) from error
+            raise
         connection.execute(
             "INSERT INTO tenure_migration VALUES (?, ?, ?, ?)",
-            (number, name, to_micros(clock.now()), version("tenure")),
+            (number, name, to_micros(clock.now()), VERSION),
         )
     return [f"{number:04d}_{name}" for number, name, _ in todo]
 
 
 def as_sql(connection: sqlite3.Connection) -> Pending:
-    """What is pending, as a script for whoever applies migrations by other means."""
+    """What is pending, as a script for operators who apply migrations themselves."""
     check(connection)
     return _script(pending(connection))
 
@@ -92,7 +93,7 @@ def _script(todo: list[tuple[int, str, str]]) -> Pending:
     now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
     parts = ["PRAGMA journal_mode = WAL;", "BEGIN IMMEDIATE;", _LEDGER.strip(), _meta()]
     for (number, name, sql), full in zip(todo, names, strict=True):
-        row = f"({number}, '{name}', {now}, '{version('tenure')}')"
+        row = f"({number}, '{name}', {now}, '{VERSION}')"
         note = f"INSERT INTO tenure_migration VALUES {row};"  # noqa: S608 - all of it is our own
         parts += [f"-- {full}", sql.strip(), note]
     return Pending(names, "\n\n".join([*parts, "COMMIT;"]) + "\n")
@@ -105,7 +106,7 @@ def _meta() -> str:
     )
 
 
-def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
     return connection.execute(query, (name,)).fetchone() is not None
 
@@ -118,3 +119,4 @@ def _execute(connection: sqlite3.Connection, script: str) -> None:
         if sqlite3.complete_statement(statement):
             connection.execute(statement)
             statement = ""
+    connection.execute(statement)  # the last one need not end with a semicolon

@@ -1,4 +1,4 @@
-"""Who may use the files of a database: checked before anything is opened, said with the remedy.
+"""Checks whether this user may use the files of a database, before anything is opened.
 
 Nothing here opens the database, its `-wal` or `-shm`: closing them again would drop the locks that
 SQLite has on them in this process.
@@ -13,20 +13,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenure.backends.address import Address, quoted
+from tenure.backends.urls import of_sqlite
 from tenure.errors import StoreError, StoreUnavailable
+from tenure.model import RoleScript
 
 if sys.platform != "win32":
     import grp
     import pwd
 
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_FLAGS |= getattr(os, "O_NONBLOCK", 0)  # a pipe in its place must not be waited for
+_FLAGS |= getattr(os, "O_NONBLOCK", 0)  # if there is a pipe in its place, do not wait
 _AS_WE_ARE = os.access in os.supports_effective_ids
 
 
 def beside(database: Path, ending: str) -> Path:
-    """A file that belongs to the database. SQLite puts its own beside the file itself, wherever
-    links to it are: so do we."""
+    """A file that belongs to the database. Like SQLite's own, it is beside the file itself, even
+    if the path is a link."""
     return Path(os.path.realpath(database) + ending)
 
 
@@ -41,6 +44,14 @@ class Obstacle:
 def find_obstacle(database: Path) -> Obstacle | None:
     """The first of the files, or their folder, that this user cannot use."""
     files = [beside(database, ending) for ending in ("", "-wal", "-shm", "-tenure")]
+    for link in (file for file in files[1:3] if file.is_symlink()):
+        # SQLite does not follow it either, but says only that it cannot open the database.
+        return Obstacle(
+            f"{link} is a symbolic link, and may lead to any file; it was left alone",
+            "Find out who put it there. While nothing runs on this database, delete it: the next"
+            " start makes a file in its place. If it leads to a -wal that was moved away, move that"
+            " back instead: it has what was committed last.",
+        )
     for needed in (files[0].parent, *files):
         rights = os.R_OK | os.W_OK | (os.X_OK if needed.is_dir() else 0)
         if not needed.exists() or os.access(needed, rights, effective_ids=_AS_WE_ARE):
@@ -62,10 +73,10 @@ def find_obstacle(database: Path) -> Obstacle | None:
 
 
 def open_lock_file(path: Path, database: Path, largest: int) -> int:
-    """A descriptor of the lock file, which is created if it is not there.
+    """A descriptor of the lock file, which is created if it is missing.
 
-    Nothing is written to a file that may not be ours: one behind a link, one with another name,
-    one that is longer than a lock file is, or one of a user who may not write the database.
+    Nothing is written to a file that may not be ours: one behind a symbolic or hard link, one that
+    is too long for a lock file, or one that belongs to a user who may not write the database.
     """
     for _ in range(100):
         try:
@@ -82,18 +93,20 @@ def open_lock_file(path: Path, database: Path, largest: int) -> int:
         try:
             if os.fstat(file).st_nlink == 0:
                 os.close(file)
-                continue  # it was deleted this very moment
+                continue  # it was deleted just now
             _check(file, path, database, largest)
             give_rights(file, database)
         except BaseException:
             os.close(file)
             raise
         return file
-    raise StoreUnavailable(f"the lock file {path} comes and goes. Let it stand; try again.")
+    raise StoreUnavailable(
+        f"the lock file {path} keeps disappearing. Leave it in place, and try again."
+    )
 
 
 def give_rights(file: int, database: Path) -> None:
-    """Let those use a lock file who may write the database, and nobody else.
+    """Give the lock file to the users who may write the database, and to no others.
 
     Who may only read the database gets nothing: to read a lock file is to be able to lock it.
     """
@@ -123,7 +136,7 @@ def share_rights(file: int, database: Path) -> None:
 
 
 def _in_its_group(file: int, database: os.stat_result) -> bool:
-    """Is it the group's that the database is? It is given to it, if this user may do that."""
+    """Does the file belong to the database's group? Gives it to that group if this user may."""
     if sys.platform != "win32" and os.fstat(file).st_gid != database.st_gid:
         with suppress(OSError):
             os.fchown(file, -1, database.st_gid)
@@ -142,7 +155,7 @@ def _check(file: int, path: Path, database: Path, largest: int) -> None:
         return
     raise StoreError(
         f"{path} {what}; it was left alone. Find out who put it there; then delete it while nothing"
-        " runs on this database: the next start makes it new."
+        " runs on this database: the next start creates it again."
     )
 
 
@@ -151,7 +164,7 @@ def _may_own(own: os.stat_result, database: os.stat_result) -> bool:
         return True
     if own.st_uid in (os.geteuid(), database.st_uid, 0):
         return True
-    # Users who share a database share its group: only a member can have given it to the group.
+    # Users who share a database share its group, and only a member can give a file to a group.
     shared = database.st_mode & stat.S_IWGRP and own.st_gid == database.st_gid
     return bool(shared or database.st_mode & stat.S_IWOTH)
 
@@ -159,14 +172,14 @@ def _may_own(own: os.stat_result, database: os.stat_result) -> bool:
 def _cannot(path: Path, error: OSError) -> StoreError:
     if path.is_symlink():
         return StoreError(
-            f"{path} is a symbolic link, and may lead to anybody's file; it was left alone. Find"
+            f"{path} is a symbolic link, and may lead to any file; it was left alone. Find"
             " out who put it there, then delete it: the next start makes a file in its place."
         )
     rights = f" ({_owner(path)})" if path.exists() else ""
     return StoreUnavailable(
-        f"the lock file {path} cannot be opened: {error.strerror}{rights}. It stands beside the"
+        f"the lock file {path} cannot be opened: {error.strerror}{rights}. It is beside the"
         " database and must be writable for every user that runs Tenure on it. Give it to the"
-        " owner of the database, or delete it while nothing runs: the next start makes it new."
+        " owner of the database, or delete it while nothing runs: the next start creates it."
     )
 
 
@@ -201,3 +214,24 @@ def _group(gid: int) -> str:
         with suppress(KeyError):
             return f"{grp.getgrgid(gid).gr_name} (gid {gid})"
     return f"gid {gid}"
+
+
+def role_script(database: Path) -> RoleScript:
+    """Commands that keep out everyone but the members of a group: all that a file system can."""
+    folder = quoted(str(database.parent))
+    files = " ".join(quoted(str(database) + ending) for ending in ("", "-wal", "-shm", "-tenure"))
+    commands = (
+        f"chgrp tenure {folder}\n"
+        f"chmod u=rwx,g=rwxs,o= {folder}\n"
+        f"for file in {files}; do\n"
+        '  [ ! -e "$file" ] || { chgrp tenure "$file" && chmod u=rw,g=rw,o= "$file"; }\n'
+        "done"
+    )
+    advice = (
+        "SQLite has no roles: a user who can open the file can change everything in it, and reading"
+        " it needs the right to write beside it. These shell commands give the file and its folder"
+        " to the group tenure (groupadd tenure; usermod -aG tenure USER for each user that runs"
+        " nodes or edits). Keep the database in a folder of its own. For readers make a copy:"
+        f" `{Address(of_sqlite(database)).command('backup', 'COPY.db')}`. For roles use PostgreSQL."
+    )
+    return RoleScript(commands, advice)

@@ -1,39 +1,41 @@
 """What one process has seen of the leases in a file, and whether they are live.
 
-Holder and candidate on one kernel read the same boot clock, so `expires` can be compared. From
-another boot (the machine restarted, or another machine shares the file) it cannot: then the renewal
-counter must stand still for a full ttl on our own clock. And where the lock file, or the table of
-processes, proves that the holder is gone, nobody waits at all.
+A holder and a candidate on one kernel share a boot clock, so the candidate can compare `expires`
+with it. A lease from another boot (the machine was restarted, or another machine shares the file)
+has another clock: then its renewal counter must stand still for a full ttl on our own clock. And if
+the lock file or the process table proves that the holder is dead, the candidate need not wait.
+
+The rows here are checked already: see lease_rows.py.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.backends.judge import MOST_SIGHTINGS
-from tenure.backends.sqlite.lockfile import LockFile
-from tenure.clock import Clock
-from tenure.identity import is_dead, is_gone
+from tenure.backends.shared.lease_rows import Row
+from tenure.backends.shared.liveness import MOST_SIGHTINGS, mark
+from tenure.backends.sqlite.locks.lockfile import LockFile
 from tenure.model import Holder
+from tenure.process.clock import Clock
+from tenure.process.identity import is_dead, is_gone
 
 
 @dataclass(slots=True)
 class _Sighting:
     """A lease as last seen, and since when its counter has stood still, on our own clock."""
 
-    row: sqlite3.Row
+    row: Row
     since: float
 
     @property
     def mark(self) -> tuple[Any, Any, Any]:
-        return _mark(self.row)
+        return mark(self.row)
 
 
 class Sightings:
-    """Watches leases, and judges them."""
+    """Remembers leases as they were seen, and judges them."""
 
     def __init__(self, boot: str, lock_file: LockFile, clock: Clock) -> None:
         self._boot = boot
@@ -44,15 +46,17 @@ class Sightings:
     def forget(self, name: str) -> None:
         self._seen.pop(name, None)
 
-    def last(self, name: str, holder: str | None, term: int) -> sqlite3.Row | None:
+    def last(self, name: str, holder: str | None, term: int) -> Row | None:
         """The row of this holder and term, if it is the one that was seen last."""
         seen = self._seen.get(name)
-        return seen.row if seen is not None and seen.mark[:2] == (holder, term) else None
+        if seen is None or (seen.row["holder"], seen.row["term"]) != (holder, term):
+            return None
+        return seen.row
 
-    def since(self, row: sqlite3.Row) -> float:
-        """Since when we have seen this very holder, term and counter."""
+    def since(self, row: Row) -> float:
+        """Since when we have seen this holder, term and counter unchanged."""
         seen = self._seen.pop(row["name"], None)
-        if seen is None or seen.mark != _mark(row):
+        if seen is None or seen.mark != mark(row):
             seen = _Sighting(row, self._clock.monotonic())
         self._seen[row["name"]] = seen
         if len(self._seen) > MOST_SIGHTINGS:
@@ -60,15 +64,20 @@ class Sightings:
                 self._seen.pop(next(iter(self._seen)), None)
         return seen.since
 
-    def comparable(self, row: sqlite3.Row) -> bool:
-        """Is it on our boot clock?"""
+    def comparable(self, row: Row) -> bool:
+        """Is `expires` on our boot clock, and plausible? It is never further away than a ttl."""
+        expires = row["expires"]
+        known = expires is not None and expires <= self._clock.monotonic() + row["ttl"]
+        return known and self._is_ours(row)
+
+    def _is_ours(self, row: Row) -> bool:
         return bool(self._boot) and bool(row["boot"] == self._boot)
 
-    def live(self, row: sqlite3.Row) -> bool:
+    def live(self, row: Row) -> bool:
         return row["holder"] is not None and self.why_not_live(row) is None
 
-    def why_not_live(self, row: sqlite3.Row) -> str | None:
-        """None if it is live, else what is known against it."""
+    def why_not_live(self, row: Row) -> str | None:
+        """None if it is live, else the reason why not."""
         if row["holder"] is None:
             return "free"
         if self.proven_dead(row):
@@ -77,14 +86,14 @@ class Sightings:
         if self.comparable(row):
             return "expired" if row["expires"] <= now else None
         seen = self._seen.get(row["name"])
-        unchanged = seen is not None and seen.mark == _mark(row)
+        unchanged = seen is not None and seen.mark == mark(row)
         return "not renewed" if unchanged and now - self.since(row) >= row["ttl"] else None
 
-    def proven_dead(self, row: sqlite3.Row) -> bool:
-        if not self.comparable(row):
-            return False  # another kernel: its locks and processes are not ours to judge
+    def proven_dead(self, row: Row) -> bool:
+        if not self._is_ours(row) or row["pid"] is None:
+            return False  # another kernel: we cannot see its locks and processes
         if row["lock_file"] == self._lock_file.id and row["lock_slot"] is not None:
-            # A locked slot proves no life: a child that C code forked may have it from its parent.
+            # A locked slot does not prove life: a child that C code forked may have inherited it.
             free = self._lock_file.is_free(row["lock_slot"])
             return free or is_gone(row["pid"], row["pid_namespace"])
         return is_dead(
@@ -97,8 +106,3 @@ class Sightings:
                 started=row["started"],
             )
         )
-
-
-def _mark(row: sqlite3.Row) -> tuple[Any, Any, Any]:
-    """What a renewal or another holder changes."""
-    return row["holder"], row["term"], row["counter"]

@@ -1,4 +1,4 @@
-"""Wake-ups on SQLite: looking at the lock file's numbers every few milliseconds. No queries."""
+"""Wake-ups on SQLite: reads the lock file's numbers every few milliseconds, without queries."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from tenure.backends.callbacks import Callbacks
-from tenure.backends.sqlite.lockfile import LockFile
-from tenure.clock import Clock
+from tenure.backends.shared.throttle import ThrottledCallbacks
+from tenure.backends.sqlite.locks.lockfile import LockFile
+from tenure.process.clock import Clock
 
 LOOK_EVERY = 0.015
 
 
 class Sends(Protocol):
-    """Who is told of a change, to tell others of it: at once, or when it has been committed."""
+    """Wakes others after a change: at once, or once the user's transaction has committed."""
 
     def send(self, topic: str) -> None: ...
 
@@ -25,7 +25,7 @@ class SQLiteWakeups:
     def __init__(self, lock_file: LockFile, clock: Clock) -> None:
         self._lock_file = lock_file
         self._clock = clock
-        self._callbacks = Callbacks()
+        self._callbacks = ThrottledCallbacks()
         self._numbers: dict[str, bytes] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -50,6 +50,7 @@ class SQLiteWakeups:
             self._callbacks.call(topic)
 
     def close(self) -> None:
+        self._callbacks.close()
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -7,19 +7,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from tenure.cli.demo.cluster import Cluster
-    from tenure.cli.demo.story import Line, Scene
-    from tenure.cli.demo.verdict import Verdict
-
 INTERRUPTED = 130
+_ASCII = str.maketrans({"✓": "ok    ", "✗": "BROKEN", "→": "->"})
 
 
 @click.command()
@@ -34,116 +29,78 @@ INTERRUPTED = 130
     "--nodes", type=click.IntRange(2, 9), default=3, show_default=True, help="How many processes."
 )
 @click.option("--keep", is_flag=True, help="Leave database, journal and logs, and say where.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, nothing else.")
-@click.option("--no-kill", is_flag=True, help="Harm nobody: only fire, and count.")
-def demo(seconds: float, nodes: int, keep: bool, as_json: bool, no_kill: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print only the summary, as JSON.")
+@click.option("--no-kill", is_flag=True, help="Kill no process: only fire, and count.")
+@click.option(
+    "--dashboard",
+    metavar="HOST:PORT",
+    help="Show the same on the dashboard there, as long as it takes; :0 takes any free port.",
+)
+def demo(
+    seconds: float, nodes: int, keep: bool, as_json: bool, no_kill: bool, dashboard: str | None
+) -> None:
     """Three nodes on SQLite, and the leader killed before your eyes.
 
     Starts real processes on a temporary SQLite file, kills the leader, freezes the next one and
-    stops the third politely. Then compares what was executed with what was planned. Exit code 1
-    if a promise was broken.
+    stops the third gracefully. Then compares what was executed with what was planned. The exit
+    code is 1 if a promise was broken.
     """
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: clean up, then end
     folder = Path(tempfile.mkdtemp(prefix="tenure-demo-"))
     try:
-        verdict = _play(folder, seconds, nodes, kill=not no_kill, quiet=as_json)
-        _report(verdict, as_json)
-        code = 0 if verdict.kept else 1
-    except (KeyboardInterrupt, asyncio.CancelledError):
+        with _beside(folder, dashboard) as address:
+            kept = _play(folder, seconds, nodes, address, kill=not no_kill, as_json=as_json)
+        sys.exit(0 if kept else 1)
+    except KeyboardInterrupt:
         click.echo("Stopped; all nodes of the demo have ended.", err=True)
-        code = INTERRUPTED
+        sys.exit(INTERRUPTED)
     finally:
         if keep:
             click.echo(f"Database, journal and logs are in {folder}", err=as_json)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(code)
-
-
-def _play(folder: Path, seconds: float, nodes: int, *, kill: bool, quiet: bool) -> Verdict:
-    from tenure.cli.demo.cluster import Cluster
-    from tenure.errors import TenureError
-
-    cluster = Cluster(folder)
-    try:
-        with _stage(quiet) as (show, tell):
-            return asyncio.run(_run(cluster, seconds, nodes, kill, show, tell))
-    except TenureError as error:
-        raise click.ClickException(str(error)) from error
-    finally:
-        cluster.end()
-
-
-async def _run(
-    cluster: Cluster,
-    seconds: float,
-    nodes: int,
-    kill: bool,
-    show: Callable[[Scene], None],
-    tell: Callable[[Line], None],
-) -> Verdict:
-    from tenure.cli.demo.observer import Observer
-    from tenure.cli.demo.story import Story, acts
-
-    _end_on(signal.SIGTERM, getattr(signal, "SIGHUP", None))
-    async with Observer(cluster) as observer:
-        cluster.start(nodes)
-        planned = acts(seconds, nodes, kill=kill)
-        story = Story(cluster, observer, seconds=seconds, acts=planned, show=show, tell=tell)
-        return await story.play()
-
-
-def _end_on(*numbers: signal.Signals | None) -> None:
-    """Treat these like Ctrl-C: clean up, then end."""
-    task = asyncio.current_task()
-    for number in numbers:
-        if task is not None and number is not None:
-            with suppress(NotImplementedError):
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 @contextmanager
-def _stage(quiet: bool) -> Iterator[tuple[Callable[[Scene], None], Callable[[Line], None]]]:
-    """Where the story is shown: live on a terminal, else as lines of text."""
-    if not quiet and sys.stdin.isatty() and sys.stdout.isatty():
-        from rich.console import Console
-
-        from tenure.cli.demo.view import LiveView
-
-        console = Console()
-        if not console.is_dumb_terminal:
-            with LiveView(console) as view:
-                yield view.show, view.tell
-            return
-
-    def tell(line: Line) -> None:
-        click.echo(f"{line.at:5.1f} s  {line.text}", err=quiet)
-
-    yield (lambda _: None), tell
-
-
-def _report(verdict: Verdict, as_json: bool) -> None:
-    if as_json:
-        from tenure.cli.output import print_json
-
-        print_json(verdict.to_json())
+def _beside(folder: Path, bind: str | None) -> Iterator[str | None]:
+    """The address of a dashboard that shows it, if one is wanted."""
+    if bind is None:
+        yield None
         return
+    from tenure.cli.dashboard import served
+    from tenure.cli.demo.node import DATABASE
+
+    with served(f"sqlite:///{folder / DATABASE}", bind) as address:
+        yield address
+
+
+def _play(
+    folder: Path, seconds: float, nodes: int, address: str | None, *, kill: bool, as_json: bool
+) -> bool:
+    """Show it: live on a terminal, else as lines of text. Was every promise kept?"""
     from rich.console import Console
 
-    from tenure.cli.demo.summary import summary
+    from tenure.cli.demo.story import Story, acts
+    from tenure.cli.demo.view import live, summary
+    from tenure.cli.output import print_json
 
-    lines = summary(verdict, symbols=_can_print("✓✗→"))
-    if sys.stdout.isatty():
-        console = Console()
-        for line in lines:
-            console.print(line)
+    console, story = Console(highlight=False), Story(folder)
+    plain = console.options.ascii_only
+    screen = sys.stdin.isatty() and sys.stdout.isatty() and not console.is_dumb_terminal
+    with ExitStack() as stack:
+        stack.callback(story.end)
+        if screen and not plain and not as_json:
+            stack.enter_context(live(story, console))
+        else:
+            story.tell = lambda at, text: click.echo(f"{at:5.1f} s  {text}", err=as_json)
+        if address is not None:
+            story.say(f"the same on {address}")
+        verdict = asyncio.run(story.play(seconds, nodes, acts(seconds, nodes) if kill else []))
+    if as_json:
+        print_json(verdict.to_json())
     else:
-        for line in lines:
-            click.echo(line.plain.rstrip())
-
-
-def _can_print(symbols: str) -> bool:
-    try:
-        symbols.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
+        for line in summary(verdict):
+            text = line.translate(_ASCII) if plain else line
+            console.print(text, soft_wrap=not console.is_terminal)
+    return verdict.kept

@@ -1,282 +1,287 @@
-"""What happens in the demo, and when: the acts, and the watching in between."""
+"""What happens in the demo: nodes are started, harmed by their pids, and watched from outside."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from contextlib import closing
+from datetime import datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 
-from tenure.cli.demo.cluster import CAN_FREEZE, Cluster, Fate, NodeProcess
-from tenure.cli.demo.node import SCHEDULES, TTL
-from tenure.cli.demo.observer import ALL, Observer, Snapshot
-from tenure.cli.demo.verdict import SLACK, Takeover, Verdict, judge
-from tenure.clock import SystemClock
+from tenure.backends.sqlite import SQLiteBackend
+from tenure.cli.demo.node import DATABASE, JOURNAL, SCHEDULES, TTL, Execution
+from tenure.cli.demo.verdict import BOUND, Takeover, Verdict
 from tenure.errors import TenureError
-from tenure.ticker import AHEAD
+from tenure.model import LeaseRecord, RunRecord, RunState, Schedule
+from tenure.node.names import LEADER, PRESENCE
+from tenure.node.ticker import AHEAD
+from tenure.process.clock import SystemClock
 
 FRAME = 0.1
-JUST_BEFORE = timedelta(seconds=AHEAD) + timedelta(milliseconds=10)
+JUST_BEFORE = timedelta(seconds=AHEAD + 0.01)
 """Before the leader looks what is due then: later it has handed that in, and its successor would
 have nothing to fire until something else is due."""
 FROZEN_FOR = TTL + 2.0
-_START_WITHIN = 60.0
-_SETTLE_WITHIN = 20.0
-_TAKEOVER_WITHIN = TTL + SLACK + 5.0
 _AIM_FOR = 4.0
+_PATIENCE = 20.0
+_START_WITHIN = 60.0
+_ALL = 1_000_000
+_clock = SystemClock()
 
 
-class Deed(StrEnum):
-    """What is done to the leader."""
+class Fate(StrEnum):
+    """What the demo has done to a node, and with which signal."""
 
-    KILL = "killed"
-    FREEZE = "frozen"
-    STOP = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    at: float
-    """Seconds after the beginning."""
-    deed: Deed
+    RUNNING = "SIGCONT"
+    KILLED = "SIGKILL"
+    FROZEN = "SIGSTOP"
+    STOPPED = "SIGTERM"
 
 
-def acts(seconds: float, nodes: int, *, kill: bool = True) -> list[Act]:
+# What is done to the leader: in a demo of how many seconds, after which share of them, and how it
+# is announced and told.
+ACTS = {
+    Fate.KILLED: (0, 0.22, "kill -9 the leader", "SIGKILL: killed the leader, {}, term {}"),
+    Fate.FROZEN: (16, 0.42, "freeze the leader", "SIGSTOP: froze the leader, {}, past its ttl"),
+    Fate.STOPPED: (8, 0.8, "stop the leader gracefully", "SIGTERM: asked the leader, {}, to stop"),
+}
+
+
+def acts(seconds: float, nodes: int) -> list[Fate]:
     """As many acts as there is time for, and nodes to survive them."""
-    if not kill:
-        return []
-    planned = [Act(0.22 * seconds, Deed.KILL)]
-    left = nodes - 1
-    if left >= 2 and seconds >= 16 and CAN_FREEZE:
-        planned.append(Act(0.42 * seconds, Deed.FREEZE))
-    if left >= 2 and seconds >= 8:
-        planned.append(Act(0.8 * seconds, Deed.STOP))
-    return planned
+    if nodes < 3 or not hasattr(signal, "SIGSTOP"):
+        return [Fate.KILLED]
+    return [fate for fate, act in ACTS.items() if seconds >= act[0]]
 
 
-class Tone(StrEnum):
-    PLAIN = "plain"
-    HARM = "harm"
-    GOOD = "good"
+class Node(subprocess.Popen[bytes]):
+    """One process. Its output goes to a file of its own."""
 
+    def __init__(self, number: int, folder: Path) -> None:
+        self.name = f"node {number}"
+        self.fate = Fate.RUNNING
+        self._log = folder / f"node-{number}.log"
+        command = [sys.executable, "-P", "-m", "tenure.cli.demo.node", str(folder)]
+        env = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")}
+        # Ctrl-C is for the demo, which then stops its nodes; and the kernel ends a frozen node of a
+        # group whose parent has died.
+        group = None if sys.platform == "win32" else 0
+        pipe = subprocess.PIPE
+        with self._log.open("wb") as log:
+            super().__init__(
+                command, stdin=pipe, stdout=log, stderr=log, env=env, process_group=group
+            )
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the log of what happened."""
+    @property
+    def alive(self) -> bool:
+        return self.poll() is None
 
-    at: float
-    text: str
-    tone: Tone = Tone.PLAIN
+    def meet(self, fate: Fate) -> datetime:
+        """Send it the signal, and say when."""
+        at, self.fate = _clock.now(), fate
+        self.send_signal(getattr(signal, fate, signal.SIGTERM))  # all that Windows has
+        if fate is Fate.FROZEN:
+            os.waitpid(self.pid, os.WUNTRACED)  # until it does stand still
+        return at
 
-
-@dataclass(slots=True)
-class Scene:
-    """All that a view may show."""
-
-    nodes: list[NodeProcess]
-    ttl: float = TTL
-    seconds: float = 0.0
-    elapsed: float = 0.0
-    snapshot: Snapshot | None = None
-    takeovers: list[Takeover] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    coming: tuple[str, float] | None = None
-    """What comes next, and at which second."""
+    def check(self) -> None:
+        """Complain if it has ended though nobody asked it to."""
+        if not self.alive and self.fate is Fate.RUNNING:
+            said = self._log.read_text(errors="replace").split("\n")[-2:]
+            raise TenureError(f"{self.name} ended by itself; --keep leaves its log: {said[0]}")
 
 
 class Story:
-    """Plays the acts on a cluster, and tells what happens."""
+    """Plays the acts. A view reads it after each `show`; `tell` gets each line of the log."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        observer: Observer,
-        *,
-        seconds: float,
-        acts: list[Act],
-        show: Callable[[Scene], None],
-        tell: Callable[[Line], None],
-    ) -> None:
-        self.scene = Scene(cluster.nodes, seconds=seconds)
-        self._cluster = cluster
-        self._observer = observer
-        self._seconds = seconds
-        self._acts = acts
-        self._show = show
-        self._tell = tell
-        self._clock = SystemClock()
-        self._begun = self._clock.monotonic()
-        self._ready_at = self._clock.now()
-        self._leading: tuple[int, int] | None = None
+    def __init__(self, folder: Path) -> None:
+        self.nodes: list[Node] = []
+        self.takeovers: list[Takeover] = []
+        self.lines: list[tuple[float, str, str]] = []
+        """When, a sign (✗ for harm, ✓ for what went well), and what."""
+        self.coming = "", 0.0
+        """What comes next, and at which second."""
+        self.show: Callable[[], object] = lambda: None
+        self.tell: Callable[[float, str], object] = lambda _at, _text: None
+        # As seen at the last look:
+        self.now = _clock.now()
+        self.leader: LeaseRecord | None = None  # while held; its holder may be dead or frozen
+        self.leading: Node | None = None  # its node, in whatever state it is
+        self.present: set[int | None] = set()  # pids of the nodes that the store takes for alive
+        self.schedules: list[Schedule] = []
+        self.runs: list[RunRecord] = []  # the latest, newest first
+        self.executions: list[Execution] = []
+        self._unfinished: list[RunRecord] = []
+        self._folder = folder
+        self._store = SQLiteBackend(folder / DATABASE)
+        self._journal = (folder / JOURNAL).open("a+")
+        self._half_line = ""
+        self._begun = _clock.monotonic()
+        self._known_term = 0
 
-    async def play(self) -> Verdict:
-        await self._wait_for_nodes()
-        for act in self._acts:
-            await self._watch_until(act.at, _ANNOUNCED[act.deed])
-            await self._do(act.deed)
-        await self._watch_until(self._seconds, "the end")
-        return await self._end()
+    @property
+    def elapsed(self) -> float:
+        return _clock.monotonic() - self._begun
+
+    async def play(self, seconds: float, count: int, acts: list[Fate]) -> Verdict:
+        self.say(f"starting {count} nodes on one SQLite file, ttl {TTL:g} s")
+        await self._store.open()
+        try:
+            for number in range(1, count + 1):
+                self.nodes.append(Node(number, self._folder))
+            await self._wait_for_nodes()
+            ready, begun = self.now, self.elapsed  # the acts begin when the stage is set
+            for fate in acts:
+                _, share, announced, _ = ACTS[fate]
+                await self._watch_until(begun + share * seconds, announced)
+                await self._do(fate)
+            await self._watch_until(begun + seconds, "the end")
+            until = _clock.now()
+            await self._settle(until)
+            find = self._store.schedules.occurrences
+            return Verdict(
+                created={schedule.name: schedule.created_at for schedule in self.schedules},
+                ready=ready,
+                until=until,
+                occurrences=[o for name in SCHEDULES for o in await find(name, limit=_ALL)],
+                runs=await self._store.runs.find(limit=_ALL),
+                executions=self.executions,
+                takeovers=self.takeovers,
+            )
+        finally:
+            await self._store.close()
+
+    def end(self) -> None:
+        """End every process that was started, whatever state it is in."""
+        for node in self.nodes:
+            node.kill()
+            node.communicate()  # closes its pipe, and waits
+        self._journal.close()
 
     async def _wait_for_nodes(self) -> None:
-        count = len(self._cluster.nodes)
-        self._say(f"starting {count} nodes on one SQLite file, ttl {TTL:g} s")
-        self.scene.coming = ("waiting for the nodes", 0.0)
-        everybody = {node.pid for node in self._cluster.nodes}
-
-        def ready(snapshot: Snapshot) -> bool:
-            return self._leading is not None and snapshot.present >= everybody
-
-        if not await self._watch(ready, _START_WITHIN):
+        self.coming = "waiting for the nodes", 0.0
+        pids = {node.pid for node in self.nodes}
+        if not await self._watch(lambda: self._known_term and self.present >= pids, _START_WITHIN):
             raise TenureError(f"the nodes did not get ready within {_START_WITHIN:g} s.")
-        self._ready_at = self._clock.now()
-        self._seconds += self.scene.elapsed  # the acts begin when the stage is set
-        self._acts = [replace(act, at=act.at + self.scene.elapsed) for act in self._acts]
-        self.scene.seconds = self._seconds
-        self._say(f"{count} nodes are up: one leads, all execute {len(SCHEDULES)} schedules")
+        self.say(f"{len(pids)} nodes are up: one leads, all execute {len(SCHEDULES)} schedules")
 
-    # -- the deeds --------------------------------------------------------------------------------
-
-    async def _do(self, deed: Deed) -> None:
+    async def _do(self, fate: Fate) -> None:
         """Do it to the leader, just before something is due, and watch for the successor."""
-        node, term = await self._just_before_a_firing(idle=deed is Deed.FREEZE)
-        who = f"the leader, {node.name} (pid {node.pid})"
-        if deed is Deed.FREEZE:
-            at = await self._cluster.freeze(node)
-            text, tone = f"SIGSTOP: froze {who}, past its ttl", Tone.HARM
-        elif deed is Deed.KILL:
-            at = node.kill()
-            text, tone = f"SIGKILL: killed {who}, term {term}", Tone.HARM
-        else:
-            at = node.ask_to_stop()
-            text, tone = f"SIGTERM: asked {who}, to stop", Tone.PLAIN
-        self.scene.coming = None
-        self.scene.takeovers.append(Takeover(deed.value, node.name, node.pid, term, at))
-        self._say(text, tone)
-        await self._watch_takeover()
-        if deed is Deed.FREEZE:
-            left = FROZEN_FOR - (self._clock.now() - at).total_seconds()
-            await self._watch_until(self.scene.elapsed + left, f"thaw {node.name}")
-            node.thaw()
-            self._say(f"SIGCONT: thawed {node.name}, which still takes itself for the leader")
-            if await self._watch(lambda snapshot: node.pid in snapshot.present, TTL + SLACK):
-                self._say(f"{node.name} learns that term {term} is over, and stands by", Tone.GOOD)
+        node, term = await self._just_before_a_firing(idle=fate is Fate.FROZEN)
+        at = self._freeze(node) if fate is Fate.FROZEN else node.meet(fate)
+        self.coming = "", 0.0
+        self.takeovers.append(Takeover(fate.name.lower(), node.name, node.pid, term, at))
+        told = ACTS[fate][3].format(f"{node.name} (pid {node.pid})", term)
+        self.say(told, " " if fate is Fate.STOPPED else "✗")
+        await self._watch_takeover(self.takeovers[-1])
+        if fate is Fate.FROZEN:
+            left = FROZEN_FOR - (_clock.now() - at).total_seconds()
+            await self._watch_until(self.elapsed + left, f"thaw {node.name}")
+            node.meet(Fate.RUNNING)
+            self.say(f"SIGCONT: thawed {node.name}, which still takes itself for the leader")
+            if await self._watch(lambda: node.pid in self.present, BOUND):
+                self.say(f"{node.name} learns that term {term} is over, and stands by", "✓")
 
-    async def _just_before_a_firing(self, *, idle: bool) -> tuple[NodeProcess, int]:
+    async def _just_before_a_firing(self, *, idle: bool) -> tuple[Node, int]:
         """The hardest moment: something comes due when there is nobody to fire it.
 
         Returns the leader and its term. `idle`: while it executes nothing, so that what happens to
         runs of a lost node does not mix with what happens to its office.
         """
-        begun = self._clock.monotonic()
-        while self._clock.monotonic() - begun < _TAKEOVER_WITHIN + _AIM_FOR:
-            snapshot = await self._look()
-            leader, now = snapshot.leader, self._clock.now()
-            node = self._cluster.with_pid(leader.pid if leader else None)
-            due = snapshot.next_due
+        begun = self.elapsed
+        while (waited := self.elapsed - begun) < _PATIENCE:
+            await self._look()
+            leader, node = self.leader, self.leading
             if leader and leader.live and node and node.fate is Fate.RUNNING:
-                if self._clock.monotonic() - begun > _AIM_FOR:
-                    return node, leader.term
-                busy = idle and any(run.node == leader.holder for run in snapshot.unfinished)
-                ahead = (due - JUST_BEFORE - now).total_seconds() if due else -1.0
+                due = min((s.next_due for s in self.schedules if s.next_due), default=self.now)
+                ahead = (due - JUST_BEFORE - _clock.now()).total_seconds()
+                busy = idle and any(run.node == leader.holder for run in self._unfinished)
                 if 0 <= ahead < FRAME and not busy:
-                    await self._clock.sleep(ahead)
-                    if due and self._clock.now() < due:
+                    await _clock.sleep(ahead)
+                    if _clock.now() < due:
                         return node, leader.term
-            await self._clock.sleep(FRAME / 4)
+                elif waited > _AIM_FOR:
+                    return node, leader.term
+            await _clock.sleep(FRAME / 4)
         raise TenureError("nobody leads, and nobody takes over.")
 
-    async def _watch_takeover(self) -> None:
-        lost = self.scene.takeovers[-1]
+    def _freeze(self, node: Node) -> datetime:
+        """Not inside a write, which would stop every writer of the file: so lock it meanwhile."""
+        with closing(sqlite3.connect(self._folder / DATABASE, timeout=10)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            return node.meet(Fate.FROZEN)
 
-        def fired(snapshot: Snapshot) -> bool:
-            return any(run.term > lost.term for run in snapshot.runs)
+    async def _watch_takeover(self, lost: Takeover) -> None:
+        def fired() -> list[RunRecord]:
+            return [run for run in self.runs if run.term > lost.term]
 
-        if not await self._watch(fired, _TAKEOVER_WITHIN):
-            self._say("nobody took over", Tone.HARM)
+        if not await self._watch(fired, _PATIENCE):
+            self.say("nobody took over", "✗")
             return
-        snapshot = self.scene.snapshot
-        assert snapshot is not None
-        first = min((run for run in snapshot.runs if run.term > lost.term), key=lambda r: r.id)
-        pid = await self._observer.pid_of_term(first.term)
-        node = self._cluster.with_pid(pid)
-        taken = replace(
-            lost,
-            successor=node.name if node else None,
-            successor_pid=pid,
-            successor_term=first.term,
-            fired_at=first.created_at,
-        )
-        self.scene.takeovers[-1] = taken
-        self._say(
-            f"{taken.successor} took over, term {taken.successor_term}:"
-            f" fired {first.schedule} {taken.seconds:.2f} s later",
-            Tone.GOOD,
-        )
+        first, node = fired()[-1], self.leading
+        lost.successor, lost.successor_pid = (node.name, node.pid) if node else (None, None)
+        lost.successor_term, lost.fired_at = first.term, first.created_at
+        late = f"fired {first.schedule} {lost.seconds:.2f} s later"
+        self.say(f"{lost.successor} took over, term {first.term}: {late}", "✓")
 
-    async def _end(self) -> Verdict:
-        """Let what is due come to its end, stop the nodes politely, and look at the evidence."""
-        until = self._clock.now()
-        self.scene.coming = ("letting the last runs end", self.scene.elapsed)
+    async def _settle(self, until: datetime) -> None:
+        """Let what is due come to its end, and stop the nodes politely."""
+        self.coming = "letting the last runs end", 0.0
 
-        def settled(snapshot: Snapshot) -> bool:
-            moving = [s for s in snapshot.schedules if s.next_nominal and s.next_nominal <= until]
-            return not moving and not snapshot.unfinished
+        def settled() -> bool:
+            due = any(s.next_nominal and s.next_nominal <= until for s in self.schedules)
+            return not due and not self._unfinished
 
-        if not await self._watch(settled, _SETTLE_WITHIN):
-            self._say("some runs did not come to their end", Tone.HARM)
+        if not await self._watch(settled, _PATIENCE):
+            self.say("some runs did not come to their end", "✗")
         # Standbys first: a leader that leaves before them would only be succeeded once more.
-        leader = self._leading[0] if self._leading else None
-        for node in sorted(self._cluster.at(Fate.RUNNING), key=lambda node: node.pid == leader):
-            node.ask_to_stop()
-        await self._watch(lambda _: not any(n.alive for n in self._cluster.nodes), _SETTLE_WITHIN)
-        self._say("stopped the remaining nodes")
-        takeovers = self.scene.takeovers
-        return judge(await self._observer.evidence(self._ready_at, until, takeovers, TTL))
+        for node in sorted(self.nodes, key=lambda node: node is self.leading):
+            if node.fate is Fate.RUNNING:
+                node.meet(Fate.STOPPED)
+        await self._watch(lambda: not any(node.alive for node in self.nodes), _PATIENCE)
+        await self._look()  # at what they did to their very end
+        self.say("stopped the remaining nodes")
 
-    # -- watching ---------------------------------------------------------------------------------
+    async def _watch_until(self, second: float, coming: str) -> None:
+        self.coming = coming, second
+        await self._watch(lambda: False, second - self.elapsed)
 
-    async def _watch_until(self, second: float, what: str) -> None:
-        self.scene.coming = (what, second)
-        while self._clock.monotonic() - self._begun < second:
+    async def _watch(self, seen: Callable[[], object], within: float) -> bool:
+        end = self.elapsed + within
+        while (left := end - self.elapsed) > 0:
             await self._look()
-            left = second - (self._clock.monotonic() - self._begun)
-            await self._clock.sleep(max(0.0, min(FRAME, left)))
-
-    async def _watch(self, seen: Callable[[Snapshot], bool], within: float) -> bool:
-        until = self._clock.monotonic() + within
-        while True:
-            if seen(await self._look()):
+            if seen():
                 return True
-            if self._clock.monotonic() > until:
-                return False
-            await self._clock.sleep(FRAME)
+            await _clock.sleep(min(FRAME, left))
+        return False
 
-    async def _look(self) -> Snapshot:
-        self._cluster.check()
-        snapshot = self.scene.snapshot = await self._observer.look()
-        self.scene.elapsed = self._clock.monotonic() - self._begun
-        leader = snapshot.leader
-        if leader is not None and leader.live and leader.pid is not None:
-            leading = leader.pid, leader.term
-            takeovers = self.scene.takeovers
-            expected = bool(takeovers) and leader.term <= (takeovers[-1].successor_term or ALL)
-            if leading != self._leading and not expected:
-                node = self._cluster.with_pid(leader.pid)
-                self._say(f"{node.name if node else leader.pid} leads, term {leader.term}")
-            self._leading = leading
-        self._show(self.scene)
-        return snapshot
+    async def _look(self) -> None:
+        for node in self.nodes:
+            node.check()
+        # In this order: a schedule that has moved on shows its run, and a run whoever fired it.
+        self.schedules = list((await self._store.schedules.find()).values())
+        self.runs = await self._store.runs.find(limit=200)
+        self._unfinished = [r for r in self.runs if r.state in (RunState.WAITING, RunState.CLAIMED)]
+        leases = await self._store.leases.all("tenure/")
+        leader = next((r for r in leases if r.name == LEADER and r.holder), None)
+        self.present = {r.pid for r in leases if r.name.startswith(PRESENCE) and r.live}
+        *lines, self._half_line = (self._half_line + self._journal.read()).split("\n")
+        self.executions += map(Execution.from_line, lines)
+        self.leader, self.now = leader, _clock.now()
+        self.leading = next((n for n in self.nodes if leader and n.pid == leader.pid), None)
+        if leader and leader.live and leader.term > self._known_term:
+            self._known_term = leader.term
+            awaited = self.takeovers and not self.takeovers[-1].successor
+            if not awaited and self.leading:
+                self.say(f"{self.leading.name} leads, term {leader.term}")
+        self.show()
 
-    def _say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
-        self.scene.elapsed = self._clock.monotonic() - self._begun
-        line = Line(self.scene.elapsed, text, tone)
-        self.scene.lines.append(line)
-        self._tell(line)
-        self._show(self.scene)
-
-
-_ANNOUNCED = {
-    Deed.KILL: "kill -9 the leader",
-    Deed.FREEZE: "freeze the leader",
-    Deed.STOP: "stop the leader politely",
-}
+    def say(self, text: str, sign: str = " ") -> None:
+        self.lines.append((self.elapsed, sign, text))
+        self.tell(self.elapsed, text)
+        self.show()

@@ -1,265 +1,173 @@
-"""The live view: one calm screen, drawn anew ten times a second. No I/O but the console's."""
+"""What people see, in rich's markup: one calm screen, drawn again and again, and the summary."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Self
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from tenure import every, triggers
-from tenure.cli.demo.cluster import Fate, NodeProcess
-from tenure.cli.demo.journal import Execution
 from tenure.cli.demo.node import SCHEDULES
-from tenure.cli.demo.observer import Snapshot
-from tenure.cli.demo.story import Line, Scene, Tone
-from tenure.cli.demo.summary import duration
-from tenure.cli.demo.verdict import Takeover, lateness
+from tenure.cli.demo.story import Fate, Node, Story
+from tenure.cli.demo.verdict import BOUND, Takeover, Verdict, percentiles
+from tenure.process.identity import clock_domain
 
 WIDEST = 100
 SPOTLIGHT = 3.0
 LOG_AT_LEAST = 4
-_NOTHING = Text("–", "dim"), Text(""), Text("")
-_STYLES = {Tone.PLAIN: "", Tone.HARM: "red", Tone.GOOD: "green"}
-_SIGNS = {Tone.PLAIN: " ", Tone.HARM: "✗", Tone.GOOD: "✓"}
+MOST_NOTES = 20
+_STYLES = {" ": "none", "✗": "red", "✓": "green"}
 
 
-class LiveView:
-    """Shows scenes on a terminal's alternate screen; then leaves the log on the ordinary one."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._lines: list[Line] = []
-        self._live = Live(
-            console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
-        )
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._live.__exit__(None, None, None)
-        for text in log(self._lines, len(self._lines)):
-            self._console.print(text)
-
-    def show(self, scene: Scene) -> None:
-        self._live.update(Stage(scene), refresh=True)
-
-    def tell(self, line: Line) -> None:
-        self._lines.append(line)  # to be left behind; a scene has them too
+@contextmanager
+def live(story: Story, console: Console) -> Iterator[None]:
+    """Show it on the terminal's alternate screen; then leave the log on the ordinary one."""
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as screen:
+            story.show = lambda: screen.update(_screen(story, *console.size), refresh=True)
+            yield
+    finally:
+        console.print("\n".join(_log(story)))
 
 
-class Stage:
-    """A scene, as a renderable that knows how much room it has."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        scene, gap = self._scene, Text("")
-        parts: list[Text | Table] = [
-            *(_head(scene), gap, _leader(scene), gap, _nodes(scene), gap),
-            *(_schedules(scene), gap, _figures(scene), gap),
-        ]
-        height = options.height or console.height
-        if sum(_height(part) for part in parts) > height - LOG_AT_LEAST:
-            parts = [part for part in parts if part is not gap]
-        room = max(3, height - sum(_height(part) for part in parts))
-        frame = Table.grid(padding=(0, 1), pad_edge=True)
-        frame.add_column(width=min(options.max_width, WIDEST) - 2)
-        frame.add_row(Group(*parts, *log(scene.lines, room)))
-        yield frame
+def _screen(story: Story, width: int, height: int) -> Text:
+    width = min(width, WIDEST) - 2
+    rows = [_head(story, width), "", *_nodes(story, width), ""]
+    rows += [*_schedules(story, width), "", _figures(story), ""]
+    if len(rows) + LOG_AT_LEAST > height:
+        rows = [row for row in rows if row]
+    rows += _log(story)[-max(3, height - len(rows)) :]
+    screen = Text.from_markup("\n".join(f" {row}" for row in rows), overflow="ellipsis")
+    screen.no_wrap = True
+    return screen
 
 
-def _height(part: Text | Table) -> int:
-    """Nothing wraps, so it is the number of rows, and one for the names of columns."""
-    return part.row_count + part.show_header if isinstance(part, Table) else 1
+def _log(story: Story) -> list[str]:
+    return [f"[dim]{at:5.1f}[/] [{_STYLES[s]}]{s} {text}[/]" for at, s, text in story.lines]
 
 
-def _sides() -> Table:
-    """One line, with something at its left and something at its right."""
-    line = Table.grid(expand=True)
-    line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    line.add_column(justify="right", no_wrap=True)
-    return line
+def _head(story: Story, width: int) -> str:
+    about = f"{story.elapsed:4.1f} s  {len(story.nodes)} processes, one SQLite file"
+    coming, second = story.coming
+    left = second - story.elapsed
+    style = "bold yellow" if 0 < left < 1.5 and coming != "the end" else "dim"
+    if left > 0:
+        coming += f" in {left:.0f} s" if left >= 0.5 else " now"
+    room = max(len(coming) + 1, width - len(f"Tenure demo  {about}"))
+    return f"[bold]Tenure demo[/]  [dim]{about}[/][{style}]{coming:>{room}}[/]"
 
 
-def _head(scene: Scene) -> Table:
-    line = _sides()
-    about = f"  {len(scene.nodes)} processes, one SQLite file"
-    line.add_row(Text.assemble(("Tenure demo", "bold"), (about, "dim")), _coming(scene))
-    return line
+def _nodes(story: Story, width: int) -> Iterator[str]:
+    room = max(1, width - 29)
+    yield f"[dim]  {'node':<8} {'pid':>8}   {'state':<{room}} {'runs':>6}[/]"
+    executed = Counter(execution.pid for execution in story.executions)
+    for node in story.nodes:
+        mark, state, style = _state(story, node)
+        row = f"{mark} {node.name:<8} {node.pid:>8}   {state:<{room}.{room}}"
+        yield f"[{style}]{row} {executed[node.pid]:>6}[/]"
 
 
-def _leader(scene: Scene) -> Table:
-    line = _sides()
-    line.add_row(_who_leads(scene), Text(f"{scene.elapsed:4.1f} s", "dim"))
-    return line
-
-
-def _who_leads(scene: Scene) -> Text:
-    snapshot = scene.snapshot
-    leader = snapshot.leader if snapshot else None
-    node = next((n for n in scene.nodes if leader is not None and n.pid == leader.pid), None)
-    if snapshot is None or leader is None or node is None or leader.acquired_at is None:
-        return Text("No leader", "bold yellow")
-    if node.fate is Fate.KILLED:
-        return Text(f"No leader: {node.name} is dead", "bold red")
-    if node.fate is Fate.FROZEN:
-        left = _seconds(snapshot.now, leader.expires_at)
-        return Text(f"{node.name} is frozen; its lease runs out in {left:.1f} s", "bold yellow")
-    held = _seconds(leader.acquired_at, snapshot.now)
-    text = Text.assemble(
-        ("Leader ", "dim"),
-        (node.name, "bold green"),
-        ("  term ", "dim"),
-        (str(leader.term), "bold"),
-        ("  for ", "dim"),
-        f"{held:.0f} s",
-    )
-    fresh = _fresh(scene, node)
-    if fresh is not None and fresh.seconds is not None:
-        text.append(f"  took over in {fresh.seconds:.2f} s", "bold green")
-    return text
-
-
-def _coming(scene: Scene) -> Text:
-    if scene.coming is None:
-        return Text("")
-    what, second = scene.coming
-    left = second - scene.elapsed
-    if left <= 0:
-        return Text(what, "dim")
-    style = "bold yellow" if left < 1.5 and what != "the end" else "dim"
-    return Text(f"{what} in {left:.0f} s" if left >= 0.5 else f"{what} now", style)
-
-
-def _nodes(scene: Scene) -> Table:
-    table = _table(("", 1), ("node", 8), ("pid>", 8), ("  state", 0), ("runs>", 6))
-    executed = Counter(e.pid for e in scene.snapshot.executions) if scene.snapshot else Counter()
-    for node in scene.nodes:
-        state, style, mark = _state(scene, node)
-        table.add_row(
-            mark, node.name, str(node.pid), "  " + state, str(executed[node.pid]), style=style
-        )
-    return table
-
-
-def _state(scene: Scene, node: NodeProcess) -> tuple[str, str, str]:
-    """What a node is, in words; its style; its mark."""
-    snapshot = scene.snapshot
-    leads = snapshot is not None and snapshot.leader is not None
-    leads = leads and snapshot.leader.pid == node.pid  # type: ignore[union-attr]
-    if node.fate is Fate.KILLED:
-        return "killed (SIGKILL)", "red", "✗"
-    if node.fate is Fate.FROZEN:
-        holds = ", its lease still holds" if leads else ", its term is over"
-        return f"frozen (SIGSTOP){holds}", "yellow", "■"
+def _state(story: Story, node: Node) -> tuple[str, str, str]:
+    """A node's mark, what it does, and its style."""
+    leader = story.leader if story.leading is node else None
     if node.fate is Fate.STOPPED:
-        return "stopping" if node.alive else "stopped politely", "dim", " "
-    if snapshot is None or node.pid not in snapshot.present:
-        return "starting", "dim", " "
-    if leads:
-        fresh = _fresh(scene, node)
-        return "leads", "bold reverse green" if fresh else "bold green", "▶"
-    return "stands by", "", " "
+        return " ", "stopping" if node.alive else "stopped gracefully", "dim"
+    if node.fate is not Fate.RUNNING:
+        left = _seconds(story.now, leader.expires_at) if leader else 0.0
+        lease = f"its lease runs out in {left:.1f} s" if leader else "its term is over"
+        mark, style = ("✗", "red") if node.fate is Fate.KILLED else ("■", "yellow")
+        return mark, f"{node.fate.name.lower()} ({node.fate}), {lease}", style
+    if leader is None or node.pid not in story.present:
+        return (" ", "stands by", "none") if node.pid in story.present else (" ", "starting", "dim")
+    state = f"leads, term {leader.term}, for {_seconds(leader.acquired_at, story.now):.0f} s"
+    for taken in story.takeovers[-1:]:
+        fresh = taken.fired_at and _seconds(taken.fired_at, story.now) < SPOTLIGHT
+        if fresh and taken.successor_pid == node.pid:
+            return "▶", f"{state}: took over in {taken.seconds:.2f} s", "bold reverse green"
+    return "▶", state, "bold green"
 
 
-def _fresh(scene: Scene, node: NodeProcess) -> Takeover | None:
-    """The takeover by which this node leads, while it deserves a spotlight."""
-    taken = scene.takeovers[-1] if scene.takeovers else None
-    if taken is None or taken.fired_at is None or taken.successor_pid != node.pid:
-        return None
-    now = scene.snapshot.now if scene.snapshot else taken.fired_at
-    return taken if _seconds(taken.fired_at, now) < SPOTLIGHT else None
+def _schedules(story: Story, width: int) -> Iterator[str]:
+    room = max(1, width - 53)
+    head = f"{'last run':<11} {'by':<8} {'late':>8} {'next':>9}"
+    yield f"[dim]  {'schedule':<10} {'trigger':<{room}.{room}} {head}[/]"
+    names = {node.pid: node.name for node in story.nodes}
+    due = {schedule.name: schedule.next_due for schedule in story.schedules}
+    last = {execution.schedule: execution for execution in story.executions}
+    for name, trigger in SCHEDULES.items():
+        ran, left = f"[dim]{'–':<29}[/]", _seconds(story.now, due.get(name))
+        if name in last:
+            at, late = last[name].at.astimezone(), last[name].late
+            style = "bold green" if _seconds(at, story.now) < 0.6 else "none"
+            clock = f"{at:%H:%M:%S}.{at.microsecond // 100_000}"
+            ran = f"[{style}]{clock:<11} {names[last[name].pid]:<8}[/]"
+            ran += f" [{'yellow' if late >= 0.5 else style}]{duration(late):>8}[/]"
+        when, style = (f"in {left:.1f} s", "none") if left else ("due", "yellow")
+        when, style = (when, style) if due.get(name) else ("–", "dim")
+        yield f"  {name:<10} {trigger!s:<{room}.{room}} {ran} [{style}]{when:>9}[/]"
 
 
-def _schedules(scene: Scene) -> Table:
-    table = _table(
-        *(("", 1), ("schedule", 10), ("trigger", 0), ("last run", 11)),
-        *(("by", 8), ("late>", 8), ("next>", 9)),
-    )
-    snapshot = scene.snapshot
-    if snapshot is None or not snapshot.schedules:
-        for name, (seconds, _) in SCHEDULES.items():
-            table.add_row(" ", name, str(every(seconds=seconds)), *_NOTHING, Text("–", "dim"))
-        return table
-    last = {execution.schedule: execution for execution in snapshot.executions}
-    for schedule in snapshot.schedules:
-        execution = last.get(schedule.name)
-        trigger = str(triggers.load(schedule.spec.trigger))
-        when = _next(snapshot.now, schedule.next_due)
-        table.add_row(" ", schedule.name, trigger, *_last(scene, snapshot, execution), when)
-    return table
-
-
-def _last(scene: Scene, snapshot: Snapshot, execution: Execution | None) -> tuple[Text, Text, Text]:
-    if execution is None:
-        return _NOTHING
-    at = execution.at.astimezone()
-    by = next((node.name for node in scene.nodes if node.pid == execution.pid), "?")
-    new = _seconds(execution.at, snapshot.now) < 0.6
-    style = "bold green" if new else ""
-    late = Text(duration(execution.late), "yellow" if execution.late >= 0.5 else style)
-    return Text(f"{at:%H:%M:%S}.{at.microsecond // 100_000}", style), Text(by, style), late
-
-
-def _next(now: datetime, due: datetime | None) -> Text:
-    if due is None:
-        return Text("–", "dim")
-    left = _seconds(now, due)
-    return Text(f"in {left:.1f} s") if left > 0 else Text("due", "yellow")
-
-
-def _figures(scene: Scene) -> Text:
-    executions = scene.snapshot.executions if scene.snapshot else []
-    figures = lateness(e.late for e in executions if e.attempt == 1)
+def _figures(story: Story) -> str:
+    executions = story.executions
+    late = percentiles(e.late for e in executions if e.attempt == 1)
     twice = len(executions) - len({(e.run, e.attempt) for e in executions})
-    return Text.assemble(
-        ("Executed ", "dim"),
-        (str(len(executions)), "bold"),
-        ("   twice ", "dim"),
-        (str(twice), "bold red" if twice else "bold green"),
-        ("   lateness p50 ", "dim"),
-        (duration(figures.p50), "bold"),
-        ("  most ", "dim"),
-        (duration(figures.most), "bold"),
-    )
+    repeated = f"[dim]twice[/] [bold {'red' if twice else 'green'}]{twice}[/]"
+    p50, most = duration(late["p50"]), duration(late["most"])
+    lateness = f"[dim]lateness p50[/] [bold]{p50}[/]  [dim]most[/] [bold]{most}[/]"
+    return f"[dim]Executed[/] [bold]{len(executions)}[/]   {repeated}   {lateness}"
 
 
-def log(lines: list[Line], room: int) -> list[Text]:
-    """The latest lines, at most one screen line each."""
-    shown = []
-    for line in lines[-room:]:
-        text = Text.assemble(
-            (f"{line.at:5.1f} ", "dim"),
-            (f"{_SIGNS[line.tone]} ", _STYLES[line.tone]),
-            (line.text, _STYLES[line.tone]),
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-        shown.append(text)
-    return shown
+def _seconds(begin: datetime | None, end: datetime | None) -> float:
+    return max(0.0, (end - begin).total_seconds()) if begin and end else 0.0
 
 
-def _table(*columns: tuple[str, int]) -> Table:
-    """A table without lines. Width 0 takes what is left; a name that ends with > aligns right."""
-    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for name, width in columns:
-        table.add_column(
-            name.rstrip(">"),
-            justify="right" if name.endswith(">") else "left",
-            width=width or None,
-            ratio=None if width else 1,
-            no_wrap=True,
-        )
-    return table
+def duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
 
 
-def _seconds(begin: datetime, end: datetime | None) -> float:
-    return 0.0 if end is None else max(0.0, (end - begin).total_seconds())
+def summary(verdict: Verdict) -> Iterator[str]:
+    """Line by line."""
+    yield ""
+    if verdict.takeovers:
+        yield "[bold]From losing the leader to the next firing[/]"
+        yield from map(_takeover, verdict.takeovers)
+        yield ""
+    yield "[bold]Promises, checked against the plan and the tasks' own journal[/]"
+    width = max(len(promise.text) for promise in verdict.promises)
+    for text, kept, detail in verdict.promises:
+        mark, style = ("[green]✓[/]", "none") if kept else ("[bold red]✗[/]", "bold red")
+        yield f"  {mark} [{style}]{text:<{width}}[/]  [dim]{detail}[/]"
+    notes = verdict.notes
+    more = [f"and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
+    yield from (f"    [yellow]{note}[/]" for note in notes[:MOST_NOTES] + more)
+    yield "\n[bold]Lateness, from due to started[/]"
+    yield _lateness("with a leader", verdict.lateness["calm"])
+    if verdict.lateness["leaderless"]["count"]:
+        yield _lateness("waiting for a leader", verdict.lateness["leaderless"])
+    yield ""
+    good, bad = "[bold green]Every promise was kept.[/]", "[bold red]A promise was broken.[/]"
+    yield good if verdict.kept else bad
+
+
+def _takeover(takeover: Takeover) -> str:
+    how = {"stopped": "asked to stop"}.get(takeover.how, takeover.how)
+    who = f"{takeover.node} → {takeover.successor or 'nobody'}"
+    # A death is noticed at once only where the kernel can prove it; else by the ttl.
+    promised = {"stopped": 0.1, "killed": 1.0 if clock_domain() else BOUND}.get(takeover.how, BOUND)
+    seconds, note, style = takeover.seconds, "promised", "green"
+    if seconds is None or seconds > BOUND:
+        style = "red"
+    elif seconds > promised:
+        note, style = "promised, on an idle machine", "yellow"
+    took = "never" if seconds is None else f"{seconds:.2f} s"
+    return f"  {how:<13}  {who}  [bold {style}]{took:>7}[/]  [dim]{note}: {promised:g} s[/]"
+
+
+def _lateness(what: str, late: dict[str, float]) -> str:
+    p50, p99 = duration(late["p50"]), duration(late["p99"])
+    figures = f"[dim]p50[/] {p50}   [dim]p99[/] {p99}   [dim]of {late['count']:.0f}[/]"
+    return f"  {what:<20}  {figures if late['count'] else 'none'}"

@@ -17,6 +17,9 @@ A backend author writes a harness and subclasses the contract:
     TestLeaseMachine = lease_machine(open_harness).TestCase
     TestRunMachine = run_machine(open_harness).TestCase
 
+A backend with leases only has a `LeaseHarness`, the `LeaseBackendContract`, and the
+`leases_only_machine`.
+
 The tests are coroutines: run them with pytest-asyncio in auto mode. A clause that does not apply to
 a backend is a visible skip with its reason, decided by the harness.
 """
@@ -30,9 +33,20 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "attempts",
             "cancelling",
             "catching_up",
+            "claim_turns",
+            "confirming",
+            "control",
+            "damage",
             "due",
+            "emitting",
+            "ending",
+            "enqueueing",
+            "event_groups",
+            "events",
+            "failures",
             "fence",
             "firing",
             "forgetting",
@@ -41,11 +55,18 @@ pytest.register_assert_rewrite(
             "joining",
             "lease_records",
             "leases",
+            "limits",
             "machines",
             "model",
+            "opening",
             "order",
+            "overlaps",
+            "overview",
+            "queue_stories",
+            "queues",
             "recovery",
-            "releases",
+            "relays",
+            "editions",
             "runs",
             "schedules",
             "takeover",
@@ -54,56 +75,126 @@ pytest.register_assert_rewrite(
     )
 )
 
-from tenure.testing.contract.cancelling import CancellingContract  # noqa: E402
+from tenure.testing.contract.attempts import AttemptContract  # noqa: E402
+from tenure.testing.contract.cancelling import (  # noqa: E402
+    CancellingContract,
+    LeaseCancellingContract,
+)
 from tenure.testing.contract.catching_up import CatchingUpContract  # noqa: E402
+from tenure.testing.contract.claim_turns import ClaimTurnsContract  # noqa: E402
+from tenure.testing.contract.confirming import ConfirmingContract  # noqa: E402
+from tenure.testing.contract.control import (  # noqa: E402
+    CancelContract,
+    ResultContract,
+    RetryContract,
+)
+from tenure.testing.contract.damage import DamageContract  # noqa: E402
 from tenure.testing.contract.due import DueContract  # noqa: E402
+from tenure.testing.contract.editions import EditionContract  # noqa: E402
+from tenure.testing.contract.emitting import EmittingContract  # noqa: E402
+from tenure.testing.contract.ending import EndingContract  # noqa: E402
+from tenure.testing.contract.enqueueing import EnqueueContract  # noqa: E402
+from tenure.testing.contract.event_groups import EventGroupContract  # noqa: E402
+from tenure.testing.contract.events import EventContract  # noqa: E402
+from tenure.testing.contract.failures import FailureContract  # noqa: E402
 from tenure.testing.contract.fence import FenceContract  # noqa: E402
 from tenure.testing.contract.firing import FiringContract  # noqa: E402
 from tenure.testing.contract.forgetting import ForgettingContract  # noqa: E402
-from tenure.testing.contract.harness import Harness, Lent  # noqa: E402
+from tenure.testing.contract.harness import Harness, LeaseHarness, Lent  # noqa: E402
 from tenure.testing.contract.history import HistoryContract  # noqa: E402
 from tenure.testing.contract.joining import JoiningContract  # noqa: E402
 from tenure.testing.contract.lease_records import LeaseRecordContract  # noqa: E402
 from tenure.testing.contract.leases import LeaseContract  # noqa: E402
-from tenure.testing.contract.machines import lease_machine, run_machine  # noqa: E402
+from tenure.testing.contract.lending import LendingContract  # noqa: E402
+from tenure.testing.contract.limits import LimitContract  # noqa: E402
+from tenure.testing.contract.machines import (  # noqa: E402
+    lease_machine,
+    leases_only_machine,
+    run_machine,
+)
+from tenure.testing.contract.opening import OpeningContract  # noqa: E402
 from tenure.testing.contract.order import OrderContract  # noqa: E402
+from tenure.testing.contract.overlaps import OverlapContract  # noqa: E402
+from tenure.testing.contract.overview import OverviewContract  # noqa: E402
+from tenure.testing.contract.queue_stories import QueueStoryContract  # noqa: E402
+from tenure.testing.contract.queues import QueueContract  # noqa: E402
 from tenure.testing.contract.recovery import RecoveryContract  # noqa: E402
-from tenure.testing.contract.releases import ReleaseContract  # noqa: E402
+from tenure.testing.contract.relays import RelayContract  # noqa: E402
 from tenure.testing.contract.runs import RunContract  # noqa: E402
 from tenure.testing.contract.schedules import ScheduleContract  # noqa: E402
 from tenure.testing.contract.takeover import TakeoverContract  # noqa: E402
-from tenure.testing.contract.wakeups import WakeupContract  # noqa: E402
+from tenure.testing.contract.wakeups import LeaseWakeupContract, WakeupContract  # noqa: E402
 
 __all__ = [
+    "AttemptContract",
     "BackendContract",
+    "CancelContract",
     "CancellingContract",
     "CatchingUpContract",
+    "ClaimTurnsContract",
+    "ConfirmingContract",
+    "DamageContract",
     "DueContract",
+    "EditionContract",
+    "EmittingContract",
+    "EndingContract",
+    "EnqueueContract",
+    "EventContract",
+    "EventGroupContract",
+    "FailureContract",
     "FenceContract",
     "FiringContract",
     "ForgettingContract",
     "Harness",
     "HistoryContract",
     "JoiningContract",
+    "LeaseBackendContract",
+    "LeaseCancellingContract",
     "LeaseContract",
+    "LeaseHarness",
     "LeaseRecordContract",
+    "LeaseWakeupContract",
+    "LendingContract",
     "Lent",
+    "LimitContract",
+    "OpeningContract",
     "OrderContract",
+    "OverlapContract",
+    "OverviewContract",
+    "QueueContract",
+    "QueueStoryContract",
     "RecoveryContract",
-    "ReleaseContract",
+    "RelayContract",
+    "ResultContract",
+    "RetryContract",
     "RunContract",
     "ScheduleContract",
     "TakeoverContract",
     "WakeupContract",
     "lease_machine",
+    "leases_only_machine",
     "run_machine",
 ]
+
+
+class LeaseBackendContract(
+    LeaseContract,
+    TakeoverContract,
+    LeaseRecordContract,
+    DamageContract,
+    ForgettingContract,
+    LeaseWakeupContract,
+    LeaseCancellingContract,
+    OpeningContract,
+):
+    """For a backend that has leases only."""
 
 
 class BackendContract(
     LeaseContract,
     TakeoverContract,
     LeaseRecordContract,
+    DamageContract,
     ForgettingContract,
     ScheduleContract,
     DueContract,
@@ -111,12 +202,32 @@ class BackendContract(
     CatchingUpContract,
     FiringContract,
     HistoryContract,
+    EndingContract,
     JoiningContract,
-    ReleaseContract,
+    ConfirmingContract,
+    LendingContract,
+    EditionContract,
     RunContract,
+    EnqueueContract,
+    EventContract,
+    EventGroupContract,
+    RelayContract,
+    EmittingContract,
     OrderContract,
+    QueueContract,
+    QueueStoryContract,
+    ClaimTurnsContract,
+    LimitContract,
+    FailureContract,
+    OverlapContract,
+    OverviewContract,
     RecoveryContract,
+    AttemptContract,
+    CancelContract,
+    RetryContract,
+    ResultContract,
     WakeupContract,
     CancellingContract,
+    OpeningContract,
 ):
     """All of it, for a backend that gives all of the stores."""

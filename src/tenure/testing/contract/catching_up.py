@@ -87,21 +87,21 @@ class CatchingUpContract:
         assert (line.state, line.reason) == (OccurrenceState.MISSED, "too late")
         assert (line.nominal, line.last) == (first, first + 3 * SECOND)
         assert (await harness.the("a")).next_nominal == later
-        assert await harness.runs.all("a") == []
+        assert await harness.runs.find(schedule="a") == []
 
     async def test_run_is_due_when_the_occurrence_is_not_at_its_nominal_time(
         self, harness: Harness
     ) -> None:
         fence = await harness.in_office()
         schedule, first = await late(harness)
-        delayed = Planned(first, await harness.schedules.now() + 60 * SECOND)
+        delayed = Planned(first, await harness.now() + 60 * SECOND)
         await harness.schedules.fire(fence, [firing(schedule)._replace(occurrences=(delayed,))])
-        [run] = await harness.runs.all("a")
+        [run] = await harness.runs.find(schedule="a")
         assert (run.nominal, run.due) == delayed
         assert (await harness.runs.claim("node", [TASK], 9)).runs == []
 
     async def test_schedule_without_a_plan_is_due_and_gets_one(self, harness: Harness) -> None:
-        fence, now = await harness.in_office(), await harness.schedules.now()
+        fence, now = await harness.in_office(), await harness.now()
         unplanned = replace(adding("a", None), next_due=now)
         [schedule] = await harness.schedules.change([unplanned])
         [due] = (await harness.schedules.due(9)).schedules
@@ -127,7 +127,7 @@ class CatchingUpContract:
     async def test_fault_with_a_time_puts_the_schedule_off(self, harness: Harness) -> None:
         fence = await harness.in_office()
         schedule, first = await late(harness)
-        until = await harness.schedules.now() + 60 * SECOND
+        until = await harness.now() + 60 * SECOND
         fault = Fault(schedule.uid, schedule.version, "not known here", until, first)
         await harness.schedules.fire(fence, [], [fault])
         put_off = await harness.the("a")
@@ -151,7 +151,7 @@ class CatchingUpContract:
         assert await harness.schedules.backfill("a", wanted) == wanted[:3]
         other = await harness.another()
         assert await other.schedules.backfill("a", wanted) == []
-        runs = [run for run in await harness.runs.all("a") if run.kind is Kind.BACKFILL]
+        runs = [run for run in await harness.runs.find(schedule="a") if run.kind is Kind.BACKFILL]
         assert [run.nominal for run in runs] == wanted[2::-1]
         lines = [o for o in await harness.schedules.occurrences("a") if o.kind is Kind.BACKFILL]
         assert {line.state for line in lines} == {OccurrenceState.FIRED}
@@ -162,20 +162,20 @@ class CatchingUpContract:
 
     async def test_backfill_queues_and_does_not_skip(self, harness: Harness) -> None:
         await harness.waiting_run("a", "before")
-        first = await harness.schedules.now() - 9 * SECOND
+        first = await harness.now() - 9 * SECOND
         assert len(await harness.schedules.backfill("a", [first, first + SECOND])) == 2
         claimed = (await harness.runs.claim("node", [TASK], 9)).runs
         assert [run.kind for run in claimed] == [Kind.MANUAL]
 
     async def test_dry_run_of_a_backfill_changes_nothing(self, harness: Harness) -> None:
         await harness.add("a")
-        wanted = [await harness.schedules.now() - 9 * SECOND]
+        wanted = [await harness.now() - 9 * SECOND]
         assert await harness.schedules.backfill("a", wanted, dry_run=True) == wanted
-        assert await harness.runs.all("a") == []
+        assert await harness.runs.find(schedule="a") == []
         assert await harness.schedules.backfill("a", wanted) == wanted
 
     async def test_backfill_of_an_unknown_schedule_is_not_found(self, harness: Harness) -> None:
-        now = await harness.schedules.now()
+        now = await harness.now()
         for dry_run in (True, False):
             with pytest.raises(NotFound):
                 await harness.schedules.backfill("never", [now], dry_run=dry_run)
@@ -183,9 +183,9 @@ class CatchingUpContract:
     async def test_simultaneous_backfills_fire_each_once(self, harness: Harness) -> None:
         backends = await harness.backends(3)
         await harness.add("a", overlap=Overlap.ALLOW)
-        first = await harness.schedules.now() - 99 * SECOND
+        first = await harness.now() - 99 * SECOND
         wanted = [first + i * SECOND for i in range(5)]
         answers = await together(*(b.schedules.backfill("a", wanted) for b in backends))
         assert sorted(len(answer) for answer in answers) == [0, 0, 5]
-        runs = [run for run in await harness.runs.all("a") if run.kind is Kind.BACKFILL]
+        runs = [run for run in await harness.runs.find(schedule="a") if run.kind is Kind.BACKFILL]
         assert sorted(run.nominal for run in runs) == wanted

@@ -33,7 +33,7 @@ from tenure.testing.contract.harness import (
 
 
 class FiringContract:
-    """Fire, overlap, run now, occurrences."""
+    """Fire, run now, occurrences."""
 
     # -- fire -----------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class FiringContract:
         assert line.run_id is not None
         run = await harness.run(line.run_id)
         assert (run.schedule, run.uid, run.kind) == ("a", schedule.uid, Kind.PLANNED)
-        assert (run.nominal, run.task, run.kwargs) == (schedule.next_nominal, TASK, '{"n":1}')
+        assert (run.nominal, run.task, run.kwargs) == (schedule.next_nominal, TASK, {"n": 1})
         assert (run.state, run.attempt, run.crashes) == (RunState.WAITING, 0, 0)
         assert (run.priority, run.timeout, run.retries, run.term) == (2, 9.5, 3, 4)
         assert (run.node, run.claimed_at, run.finished_at) == (None, None, None)
@@ -64,11 +64,11 @@ class FiringContract:
     async def test_same_nominal_fires_once(self, harness: Harness) -> None:
         """The same plan again, as after a lost reply, is stale."""
         fence, schedule = await harness.in_office(), await harness.add("a")
-        later = await harness.schedules.now() + timedelta(seconds=60)
+        later = await harness.now() + timedelta(seconds=60)
         plan = [firing(schedule, next_nominal=later)]
         assert (await harness.schedules.fire(fence, plan)).fired == 1
         assert await harness.schedules.fire(fence, plan) == Fired(stale=1)
-        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.runs.find(schedule="a")) == 1
 
     async def test_firing_of_an_earlier_plan_is_stale(self, harness: Harness) -> None:
         """Its request was under way for long: the schedule has moved on since, and is due again."""
@@ -86,7 +86,7 @@ class FiringContract:
         for plan in late:
             assert await harness.schedules.fire(fence, [plan]) == Fired(stale=1)
         assert (await harness.the("a")).next_nominal == third
-        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.runs.find(schedule="a")) == 1
         assert len(await harness.schedules.occurrences("a")) == 1
 
     async def test_simultaneous_firings_of_one_nominal_fire_once(self, harness: Harness) -> None:
@@ -94,13 +94,13 @@ class FiringContract:
         schedule = await harness.add("a", overlap=Overlap.ALLOW)
         answers = await together(*(b.schedules.fire(fence, [firing(schedule)]) for b in backends))
         assert sorted(answer.fired for answer in answers) == [0, 0, 0, 1]
-        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.runs.find(schedule="a")) == 1
 
     async def test_occurrence_that_exists_is_not_fired_again(self, harness: Harness) -> None:
         """An edit or a clock set back may bring the same nominal time up again."""
         fence = await harness.in_office()
         schedule = await harness.add("a", overlap=Overlap.ALLOW)
-        later = await harness.schedules.now() + timedelta(seconds=60)
+        later = await harness.now() + timedelta(seconds=60)
         await harness.schedules.fire(fence, [firing(schedule, next_nominal=later)])
         moved = await harness.the("a")
         [back] = await harness.schedules.change(
@@ -108,7 +108,7 @@ class FiringContract:
         )
         done = await harness.schedules.fire(fence, [firing(back, next_nominal=later)])
         assert (done.fired, done.stale) == (0, 0)
-        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.runs.find(schedule="a")) == 1
         assert len(await harness.schedules.occurrences("a")) == 1
         assert (await harness.the("a")).next_nominal == later
 
@@ -131,7 +131,7 @@ class FiringContract:
         fence, read = await harness.in_office(), await harness.add("a")
         await harness.schedules.change([replacing(read, reason="edited")])
         assert await harness.schedules.fire(fence, [firing(read)]) == Fired(stale=1)
-        assert await harness.runs.all() == []
+        assert await harness.runs.find() == []
         assert len((await harness.schedules.due(10)).schedules) == 1
 
     async def test_paused_or_removed_schedule_makes_firing_stale(self, harness: Harness) -> None:
@@ -141,7 +141,7 @@ class FiringContract:
         await harness.schedules.remove("removed")
         plans = [firing(paused), firing(now_paused), firing(removed)]
         assert await harness.schedules.fire(fence, plans) == Fired(stale=3)
-        assert await harness.runs.all() == []
+        assert await harness.runs.find() == []
 
     async def test_firing_before_its_time_is_stale(self, harness: Harness) -> None:
         fence, early = await harness.in_office(), await harness.add("early", due_in=harness.ttl)
@@ -155,19 +155,19 @@ class FiringContract:
     async def test_firing_that_is_handed_in_ahead_lands_at_its_moment(
         self, harness: Harness
     ) -> None:
-        fence, moment = await harness.in_office(), await harness.schedules.now()
+        fence, moment = await harness.in_office(), await harness.now()
         moment += timedelta(seconds=LONGEST_WAIT / 2)
         [schedule] = await harness.schedules.change([adding("a", moment)])
         fire = asyncio.create_task(harness.schedules.fire(fence, [firing(schedule)], at=moment))
         while not fire.done():
-            seen, now = await harness.runs.all(), await harness.schedules.now()
+            seen, now = await harness.runs.find(), await harness.now()
             assert not seen or now >= moment
             await harness.advance(LONGEST_WAIT / 10)
             await turn()
         assert await fire == Fired(fired=1)
         [line] = await harness.schedules.occurrences("a")
         assert line.recorded_at >= moment
-        assert await harness.schedules.now() >= moment
+        assert await harness.now() >= moment
 
     async def test_nobody_waits_for_a_moment_that_is_far_away(self, harness: Harness) -> None:
         """The store's clock was set back, say."""
@@ -185,7 +185,7 @@ class FiringContract:
         await harness.schedules.change([replacing(stale, reason="edited")])
         done = await harness.schedules.fire(fence, [firing(stale), firing(good)])
         assert done == Fired(fired=1, stale=1)
-        assert [run.schedule for run in await harness.runs.all()] == ["good"]
+        assert [run.schedule for run in await harness.runs.find()] == ["good"]
 
     async def test_missed_stretch_is_one_row(self, harness: Harness) -> None:
         fence, schedule = await harness.in_office(2), await harness.add("a")
@@ -203,10 +203,10 @@ class FiringContract:
         assert (line.nominal, line.last, line.term) == (first, last, 2)
 
     async def test_many_firings_are_one_call(self, harness: Harness) -> None:
-        fence, now = await harness.in_office(), await harness.schedules.now()
+        fence, now = await harness.in_office(), await harness.now()
         added = await harness.schedules.change([adding(f"s{i}", now) for i in range(300)])
         assert (await harness.schedules.fire(fence, [firing(s) for s in added])).fired == 300
-        assert len(await harness.runs.all(limit=1_000)) == 300
+        assert len(await harness.runs.find(limit=1_000)) == 300
         assert (await harness.schedules.due(10)).schedules == []
 
     async def test_fault_sets_the_schedule_aside_with_its_reason(self, harness: Harness) -> None:
@@ -216,7 +216,7 @@ class FiringContract:
         await harness.schedules.fire(fence, [firing(good)], [fault])
         aside = await harness.the("broken")
         assert (aside.active, aside.reason) == (False, "cannot be read")
-        assert [run.schedule for run in await harness.runs.all()] == ["good"]
+        assert [run.schedule for run in await harness.runs.find()] == ["good"]
 
     async def test_fault_of_an_older_version_changes_nothing(self, harness: Harness) -> None:
         fence, broken = await harness.in_office(), await harness.add("broken")
@@ -250,7 +250,7 @@ class FiringContract:
 
     async def test_schedule_that_has_its_first_plan_is_not_put_off(self, harness: Harness) -> None:
         """As above: of one that had no plan yet."""
-        fence, now = await harness.in_office(), await harness.schedules.now()
+        fence, now = await harness.in_office(), await harness.now()
         [new] = await harness.schedules.change([replace(adding("new", None), next_due=now)])
         first = now + timedelta(seconds=30)
         plan = Firing(new.uid, new.version, None, (), None, first, first)
@@ -261,86 +261,11 @@ class FiringContract:
         )
         assert await harness.the("new") == planned
 
-    # -- overlap --------------------------------------------------------------------------------
-
-    @pytest.mark.parametrize("state", [RunState.WAITING, RunState.CLAIMED])
-    async def test_overlap_skip_records_the_occurrence_as_skipped(
-        self, harness: Harness, state: RunState
-    ) -> None:
-        fence, schedule = await harness.in_office(), await harness.add("a")
-        later = await harness.schedules.now() + timedelta(seconds=harness.ttl)
-        await harness.schedules.fire(fence, [firing(schedule, next_nominal=later)])
-        await harness.advance(harness.ttl)
-        if state is RunState.CLAIMED:
-            await harness.runs.claim("node", [TASK], 1)
-        moved = await harness.the("a")
-        assert await harness.schedules.fire(fence, [firing(moved)]) == Fired(skipped=("a",))
-        skipped = (await harness.schedules.occurrences("a"))[0]
-        assert (skipped.nominal, skipped.state) == (later, OccurrenceState.SKIPPED)
-        assert skipped.reason
-        assert skipped.run_id is None
-        assert (await harness.the("a")).next_nominal is None
-        assert [run.state for run in await harness.runs.all("a")] == [state]
-
-    async def test_overlap_skip_fires_again_once_the_run_has_ended(self, harness: Harness) -> None:
-        fence, run = await harness.in_office(), await harness.claimed_run("first", lock="shared")
-        await harness.runs.finish([Result(run.id, run.attempt, "node", RunState.FAILED)])
-        schedule = await harness.add("a", lock="shared")
-        assert await harness.schedules.fire(fence, [firing(schedule)]) == Fired(fired=1)
-
-    async def test_what_ends_before_the_moment_does_not_overlap(self, harness: Harness) -> None:
-        """However early the firing was handed in."""
-        fence = await harness.in_office()
-
-        async def ended_in_time(name: str) -> bool:
-            run = await harness.claimed_run(f"first of {name}", lock=name)
-            moment = await harness.schedules.now() + timedelta(seconds=LONGEST_WAIT / 2)
-            [schedule] = await harness.schedules.change([adding(name, moment, lock=name)])
-
-            async def end() -> bool:
-                await turn()
-                await harness.runs.finish([Result(run.id, run.attempt, "node", RunState.SUCCEEDED)])
-                in_time = await harness.schedules.now() < moment
-                await harness.advance(LONGEST_WAIT)
-                return in_time
-
-            fire = harness.schedules.fire(fence, [firing(schedule)], at=moment)
-            done, in_time = await together(fire, end())
-            if done == Fired(stale=1):  # it was not judged before the moment
-                done = await harness.schedules.fire(fence, [firing(schedule)])
-            assert not in_time or done == Fired(fired=1)
-            return bool(in_time)
-
-        for number in range(20):  # a busy machine may not be done with the run by then
-            if await ended_in_time(f"a{number}"):
-                return
-        pytest.skip("this machine is too busy to end a run before the moment comes")
-
-    async def test_overlap_skip_looks_at_the_lock_not_the_schedule(self, harness: Harness) -> None:
-        fence = await harness.in_office()
-        await harness.waiting_run("first", lock="shared")
-        same, other = await harness.add("same", lock="shared"), await harness.add("other")
-        done = await harness.schedules.fire(fence, [firing(same), firing(other)])
-        assert done == Fired(fired=1, skipped=("same",))
-
-    @pytest.mark.parametrize("overlap", [Overlap.QUEUE, Overlap.ALLOW])
-    async def test_overlap_queue_and_allow_add_another_run(
-        self, harness: Harness, overlap: Overlap
-    ) -> None:
-        fence, schedule = await harness.in_office(), await harness.add("a", -9.0, overlap=overlap)
-        assert schedule.next_nominal is not None
-        second = schedule.next_nominal + timedelta(microseconds=1)
-        await harness.schedules.fire(fence, [firing(schedule, next_nominal=second)])
-        assert (await harness.schedules.fire(fence, [firing(await harness.the("a"))])).fired == 1
-        claimed = (await harness.runs.claim("node", [TASK], 10)).runs
-        assert len(claimed) == (1 if overlap is Overlap.QUEUE else 2)
-        assert claimed[0].nominal == schedule.next_nominal
-
     # -- run now --------------------------------------------------------------------------------
 
     async def test_run_now_adds_a_manual_run_that_is_due(self, harness: Harness) -> None:
         run = await harness.waiting_run("a", kwargs='{"n":1}')
-        assert (run.kind, run.schedule, run.kwargs) == (Kind.MANUAL, "a", '{"n":1}')
+        assert (run.kind, run.schedule, run.arguments) == (Kind.MANUAL, "a", '{"n":1}')
         [line] = await harness.schedules.occurrences("a")
         assert (line.kind, line.state, line.run_id) == (Kind.MANUAL, OccurrenceState.FIRED, run.id)
         assert [r.id for r in (await harness.runs.claim("node", [TASK], 1)).runs] == [run.id]
@@ -350,9 +275,9 @@ class FiringContract:
         other = await harness.another()
         assert await other.schedules.run_now("a", "key") == (run.id, False)
         claimed = (await harness.runs.claim("node", [TASK], 9)).runs[0]
-        await harness.runs.finish([Result(run.id, claimed.attempt, "node", RunState.SUCCEEDED)])
+        await harness.finish([Result(run.id, claimed.attempt, "node", RunState.SUCCEEDED)])
         assert await harness.schedules.run_now("a", "key") == (run.id, False)
-        assert len(await harness.runs.all()) == 1
+        assert len(await harness.runs.find()) == 1
 
     async def test_keys_of_run_now_are_per_schedule(self, harness: Harness) -> None:
         first, second = await harness.waiting_run("a", "key"), await harness.waiting_run("b", "key")
@@ -372,7 +297,7 @@ class FiringContract:
         assert await harness.schedules.run_now("a", "second") == (None, False)
         lines = await harness.schedules.occurrences("a")
         assert sorted(str(line.state) for line in lines) == ["fired", "skipped"]
-        assert len(await harness.runs.all()) == 1
+        assert len(await harness.runs.find()) == 1
 
     async def test_run_now_leaves_the_plan_alone(self, harness: Harness) -> None:
         schedule = await harness.add("a", due_in=harness.ttl * 10)
@@ -386,7 +311,7 @@ class FiringContract:
     # -- occurrences ----------------------------------------------------------------------------
 
     async def test_occurrences_are_newest_first_and_limited(self, harness: Harness) -> None:
-        fence, now = await harness.in_office(), await harness.schedules.now()
+        fence, now = await harness.in_office(), await harness.now()
         await harness.add("other")
         moments = [now - timedelta(microseconds=4 - i) for i in range(4)]
         [schedule] = await harness.schedules.change([adding("a", moments[0])])

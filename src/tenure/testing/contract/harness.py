@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -12,9 +12,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tenure.backends.base import Backend, LeaseStore, ReleaseStore, RunStore, ScheduleStore
-from tenure.clock import wait_event
-from tenure.identity import new_holder
+from tenure.backends.base import (
+    Backend,
+    EditionStore,
+    EventStore,
+    LeaseBackend,
+    LeaseStore,
+    Office,
+    RunStore,
+    ScheduleStore,
+)
 from tenure.model import (
     Change,
     DueSchedule,
@@ -25,10 +32,13 @@ from tenure.model import (
     LeaseRecord,
     Missed,
     Planned,
+    Result,
     RunRecord,
     Schedule,
     ScheduleSpec,
 )
+from tenure.process.clock import wait_event
+from tenure.process.identity import new_holder
 
 T = TypeVar("T")
 SCOPE = "contract"
@@ -44,21 +54,19 @@ class Lent:
     rollback: Callable[[], None]
 
 
-class Harness(ABC):
-    """A fresh store, and the means to let its time pass.
+class LeaseHarness(ABC):
+    """A fresh store, and the means to let its time pass: all that the clauses of leases need.
 
     Every duration in the contract is a multiple of `ttl`. A backend that takes a `Clock` gives it a
     FakeClock and any ttl; one whose clock is a server's gives a tiny ttl and really waits.
     """
 
     ttl: float = 10.0
-    many_writers: bool = False
-    """May two transactions that write be open at the same time?"""
-    backend: Backend
+    backend: LeaseBackend
     """Open, on an empty store."""
 
     @abstractmethod
-    async def another(self) -> Backend:
+    async def another(self) -> LeaseBackend:
         """Another open backend object on the same store, as another process would have it.
         The harness closes it in the end."""
 
@@ -86,12 +94,19 @@ class Harness(ABC):
         else. None if nobody can."""
         return None
 
-    async def lend(self) -> Lent | None:
-        """A connection as a user has it, in a transaction, to a backend that can join it; None if
-        the store has no transactions of users'. The harness closes it in the end."""
+    async def cry_wolf(self, topic: str) -> bool | None:
+        """Tell of this topic, as a stranger with access to the store can, though nothing changed.
+        None if nobody else has access to it."""
         return None
 
-    async def foreign(self) -> Backend | None:
+    async def spoil(self, name: str, **values: Any) -> bool | None:
+        """Put these values into the record of this lease, as somebody with access to the store can:
+        `term`, `ttl`, `counter`, `info`, or `expiry`, which is all that says when it ends. A value
+        that the store does not take in that place is put there as near to it as it will have. None
+        if nobody can."""
+        return None
+
+    async def foreign(self) -> LeaseBackend | None:
         """Another backend whose holders' clock this store cannot compare with ours; None if there
         is one clock for all."""
         return None
@@ -102,19 +117,10 @@ class Harness(ABC):
     def leases(self) -> LeaseStore:
         return self.backend.leases
 
-    @property
-    def schedules(self) -> ScheduleStore:
-        return self.backend.schedules
+    async def now(self) -> datetime:
+        return await self.backend.now()
 
-    @property
-    def releases(self) -> ReleaseStore:
-        return self.backend.releases
-
-    @property
-    def runs(self) -> RunStore:
-        return self.backend.runs
-
-    async def backends(self, count: int) -> list[Backend]:
+    async def backends(self, count: int) -> Sequence[LeaseBackend]:
         return [self.backend] + [await self.another() for _ in range(count - 1)]
 
     async def grant(self, name: str, holder: str | Holder = "ann", **options: Any) -> Grant:
@@ -130,14 +136,75 @@ class Harness(ABC):
         assert isinstance(answer, LeaseRecord), f"{name!r} should be held: {answer}"
         return answer
 
+    async def forget_lines(self, older_than: float, **options: Any) -> int:
+        return await forget_lines(self.leases, older_than, **options)
+
+    async def heard(self, event: asyncio.Event, patience: float = 20.0) -> bool:
+        """Wait for a wake-up: by real time where threads bring it, while the store's passes."""
+        waited = 0.0
+        while not event.is_set() and waited < patience:
+            await self.advance(self.ttl / 20)
+            await wait_event(event, 0.02)
+            waited += 0.02
+        return event.is_set()
+
+
+class Harness(LeaseHarness):
+    """The same for a whole backend: leases, schedules and runs."""
+
+    many_writers: bool = False
+    """May two transactions that write be open at the same time?"""
+    backend: Backend  # type: ignore[mutable-override]  # nobody puts another into it
+
+    @abstractmethod
+    async def another(self) -> Backend: ...
+
+    async def foreign(self) -> Backend | None:
+        return None
+
+    async def lend(self) -> Lent | None:
+        """A connection as a user has it, in a transaction, to a backend that can join it; None if
+        the store has no transactions of users'. The harness closes it in the end."""
+        return None
+
+    # -- shorthands -----------------------------------------------------------------------------
+
+    @property
+    def office(self) -> Office:
+        return self.backend.office
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        return self.backend.schedules
+
+    @property
+    def editions(self) -> EditionStore:
+        return self.backend.editions
+
+    @property
+    def runs(self) -> RunStore:
+        return self.backend.runs
+
+    @property
+    def events(self) -> EventStore:
+        return self.backend.events
+
+    async def sequenced(self, fence: Fence) -> None:
+        """Give positions to all events that are committed."""
+        while await self.events.sequence(fence):
+            pass
+
+    async def backends(self, count: int) -> Sequence[Backend]:
+        return [self.backend] + [await self.another() for _ in range(count - 1)]
+
     async def in_office(self, term: int = 1, holder: str = "ann") -> Fence:
         fence = Fence(SCOPE, term, holder)
-        assert await self.schedules.take_office(fence)
+        assert await self.office.take(fence) == fence
         return fence
 
     async def add(self, name: str, due_in: float = 0.0, **options: Any) -> Schedule:
         """Add a schedule whose next nominal time is `due_in` seconds away."""
-        nominal = await self.schedules.now() + timedelta(seconds=due_in)
+        nominal = await self.backend.now() + timedelta(seconds=due_in)
         [schedule] = await self.schedules.change([adding(name, nominal, **options)])
         return schedule
 
@@ -157,22 +224,15 @@ class Harness(ABC):
         assert run.id == waiting.id
         return run
 
+    async def finish(self, results: Sequence[Result]) -> list[bool]:
+        return await finish(self.backend, results)
+
     async def run(self, run_id: int) -> RunRecord:
-        record = await self.runs.get(run_id)
-        assert record is not None, f"there is no run {run_id}"
+        [record] = await self.runs.find([run_id])
         return record
 
     async def the(self, name: str) -> Schedule:
         return (await self.schedules.find([name]))[name]
-
-    async def heard(self, event: asyncio.Event, patience: float = 5.0) -> bool:
-        """Wait for a wake-up: by real time where threads bring it, while the store's passes."""
-        waited = 0.0
-        while not event.is_set() and waited < patience:
-            await self.advance(self.ttl / 20)
-            await wait_event(event, 0.02)
-            waited += 0.02
-        return event.is_set()
 
 
 @lru_cache(maxsize=1)
@@ -200,6 +260,11 @@ def replacing(old: Schedule, **options: Any) -> Change:
     return replace(change, **options)
 
 
+def renaming(old: Schedule, name: str) -> Change:
+    """The schedule as it was read, under another name."""
+    return replacing(old, spec=replace(old.spec, name=name))
+
+
 def firing(
     schedule: Schedule | DueSchedule,
     *,
@@ -218,7 +283,18 @@ def firing(
         missed=missed,
         next_nominal=next_nominal,
         next_due=next_nominal,
+        target=schedule.target if isinstance(schedule, DueSchedule) else schedule.spec.target,
     )
+
+
+async def finish(backend: Backend, results: Sequence[Result]) -> list[bool]:
+    """Record how claims ended, and claim nothing; say which results are on record."""
+    return (await backend.runs.claim("node", [], 0, results)).kept
+
+
+async def forget_lines(leases: LeaseStore, older_than: float, **options: Any) -> int:
+    """Drop old lines of the history, and no lease; say how many."""
+    return (await leases.forget("no such name", 0.0, lines_after=older_than, **options)).lines
 
 
 async def together(*calls: Awaitable[Any]) -> list[Any]:

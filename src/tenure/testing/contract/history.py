@@ -15,6 +15,7 @@ from tenure.model import (
     Missed,
     OccurrenceState,
     Planned,
+    Pruned,
     Result,
     RunState,
     Schedule,
@@ -38,11 +39,34 @@ async def fire(harness: Harness, fence: Fence, schedule: Schedule, nominal: date
     plan = plan._replace(occurrences=(Planned(nominal, nominal),))
     assert await harness.schedules.fire(fence, [plan]) == Fired(fired=1)
     for run in (await harness.runs.claim("node", [TASK], 9)).runs:
-        await harness.runs.finish([Result(run.id, run.claim, "node", RunState.SUCCEEDED)])
+        await harness.finish([Result(run.id, run.claim, "node", RunState.SUCCEEDED)])
 
 
 class HistoryContract:
     """Missed stretches, schedules that are put off, and backfill beyond what was pruned."""
+
+    # -- at a glance ----------------------------------------------------------------------------
+
+    async def test_last_outcomes_are_the_newest_first_and_of_planned_occurrences(
+        self, harness: Harness
+    ) -> None:
+        fence = await harness.in_office()
+        schedule, first = await planned(harness)
+        other = await harness.add("b", 60.0)
+        for second in range(3):
+            await fire(harness, fence, schedule, first + second * SECOND)
+        plan = firing(schedule, next_nominal=schedule.next_nominal)
+        fifth = first + 5 * SECOND
+        await harness.schedules.fire(fence, [plan._replace(occurrences=(Planned(fifth, fifth),))])
+        stretch = Missed(first + 6 * SECOND, first + 7 * SECOND, "late")
+        await _miss(harness, fence, stretch, "change")
+        await harness.schedules.run_now("b", "key")
+        uids = [schedule.uid, other.uid, 10**9]
+        states = ["missed", "waiting", "succeeded", "succeeded", "succeeded"]
+        assert await harness.schedules.recent(uids) == {schedule.uid: states}
+        assert await harness.schedules.recent(uids, 2) == {schedule.uid: states[:2]}
+        assert await harness.schedules.recent([other.uid]) == {}
+        assert await harness.schedules.recent([]) == {}
 
     # -- what was missed ------------------------------------------------------------------------
 
@@ -75,18 +99,20 @@ class HistoryContract:
         assert (fired.nominal, fired.state) == (first, OccurrenceState.FIRED)
         assert (rest.last, rest.state, rest.reason) == (first + 6 * SECOND, MISSED, "too late")
         assert first < rest.nominal < first + SECOND
+        assert await harness.schedules.occurrences("a", until=first) == [fired]
+        assert await harness.schedules.occurrences("a", until=first - SECOND) == []
 
     # -- put off --------------------------------------------------------------------------------
 
     async def test_schedule_that_was_never_planned_is_put_off_and_keeps_its_begin(
         self, harness: Harness
     ) -> None:
-        fence, began = await harness.in_office(), await harness.schedules.now()
+        fence, began = await harness.in_office(), await harness.now()
         [schedule] = await harness.schedules.change([replace(adding("a", None), next_due=began)])
         for _ in range(2):
             [due] = (await harness.schedules.due(9)).schedules
             assert (due.next_nominal, due.begins or due.next_due) == (None, began)
-            until = await harness.schedules.now() + timedelta(seconds=harness.ttl)
+            until = await harness.now() + timedelta(seconds=harness.ttl)
             fault = Fault(schedule.uid, schedule.version, "put off: not known here", until)
             await harness.schedules.fire(fence, [], [fault])
             assert (await harness.schedules.due(9)).schedules == []
@@ -100,7 +126,7 @@ class HistoryContract:
     ) -> None:
         fence = await harness.in_office()
         schedule, first = await planned(harness)
-        until = await harness.schedules.now() + timedelta(seconds=harness.ttl)
+        until = await harness.now() + timedelta(seconds=harness.ttl)
         await harness.schedules.fire(fence, [], [Fault(schedule.uid, 1, "put off", until, first)])
         await harness.advance(harness.ttl)
         [due] = (await harness.schedules.due(9)).schedules
@@ -117,14 +143,14 @@ class HistoryContract:
         await harness.advance(harness.ttl)
         wanted = [first - SECOND, first]
         assert await harness.schedules.backfill("a", wanted, dry_run=True) == wanted[:1]
-        assert await harness.runs.prune(fence, harness.ttl / 2, 100) == 2
+        assert (await harness.runs.prune(fence, harness.ttl / 2, 100)).count == 2
         with pytest.raises(BeyondHistory):
             await harness.schedules.backfill("a", wanted, dry_run=True)
         with pytest.raises(BeyondHistory) as refused:
             await harness.schedules.backfill("a", wanted)
-        assert first <= refused.value.since < await harness.schedules.now()
+        assert first <= refused.value.since < await harness.now()
         assert await harness.schedules.occurrences("a") == []
-        since = await harness.schedules.now()
+        since = await harness.now()
         assert await harness.schedules.backfill("a", [since]) == [since]
         again = await harness.schedules.backfill("a", [*wanted, since], beyond_history=True)
         assert again == wanted
@@ -136,7 +162,7 @@ class HistoryContract:
         schedule, first = await planned(harness)
         await fire(harness, fence, schedule, first)
         await harness.advance(harness.ttl)
-        assert await harness.runs.prune(fence, harness.ttl / 2, 100) == 2
+        assert (await harness.runs.prune(fence, harness.ttl / 2, 100)).count == 2
         await planned(harness, "younger")
         assert await harness.schedules.backfill("younger", [first]) == [first]
 
@@ -147,7 +173,7 @@ class HistoryContract:
         schedule, first = await planned(harness)
         await _miss(harness, fence, Missed(first, first + SECOND, "too late"), "firing")
         await harness.advance(harness.ttl)
-        assert await harness.runs.prune(fence, harness.ttl / 2, 100) == 1
+        assert (await harness.runs.prune(fence, harness.ttl / 2, 100)).count == 1
         assert await harness.schedules.backfill("a", [first]) == [first]
         assert schedule.name == "a"
 
@@ -162,24 +188,28 @@ class HistoryContract:
         [line] = await harness.schedules.occurrences("a")
         assert await harness.schedules.backfill("a", [line.nominal]) == []
 
-    async def test_oldest_run_on_record_is_known(self, harness: Harness) -> None:
+    async def test_prune_says_when_the_last_run_that_it_deleted_ended(
+        self, harness: Harness
+    ) -> None:
         fence = await harness.in_office()
         schedule, first = await planned(harness)
-        assert await harness.runs.oldest() is None
-        await harness.waiting_run("waits")
-        assert await harness.runs.oldest() is None
-        for seconds in (0, 1):
+        assert await harness.runs.prune(fence, 0.0, 100) == Pruned(0)
+        for seconds in range(3):
             await harness.advance(harness.ttl)
             await fire(harness, fence, schedule, first + seconds * SECOND)
-        oldest = min(run.finished_at for run in await harness.runs.all() if run.finished_at)
-        assert await harness.runs.oldest() == oldest
+        await harness.advance(harness.ttl)
+        ends = sorted(run.finished_at for run in await harness.runs.find() if run.finished_at)
+        counted = await harness.runs.prune(fence, harness.ttl / 2, 100, dry_run=True)
+        assert counted == Pruned(6)
+        assert (await harness.runs.prune(fence, harness.ttl / 2, 2)).ended == ends[1]
+        assert (await harness.runs.prune(fence, harness.ttl / 2, 2)).ended == ends[2]
 
     async def test_prune_without_a_fence_asks_for_no_office(self, harness: Harness) -> None:
         fence = await harness.in_office()
         schedule, first = await planned(harness)
         await fire(harness, fence, schedule, first)
         await harness.advance(harness.ttl)
-        assert await harness.runs.prune(None, harness.ttl / 2, 100) == 2
+        assert (await harness.runs.prune(None, harness.ttl / 2, 100)).count == 2
 
 
 async def _miss(harness: Harness, fence: Fence, stretch: Missed, by: str) -> None:

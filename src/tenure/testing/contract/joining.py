@@ -24,7 +24,7 @@ class JoiningContract:
     """Each transaction is a user's; the harness looks from outside."""
 
     async def test_change_is_seen_by_others_when_it_is_committed(self, harness: Harness) -> None:
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         [added] = await joined.schedules.change([adding("a", None)])
         assert await joined.schedules.find(["a"]) == {"a": added}
         assert await harness.schedules.find(["a"]) == {}
@@ -33,21 +33,21 @@ class JoiningContract:
 
     async def test_change_that_is_rolled_back_never_was(self, harness: Harness) -> None:
         old = await harness.add("a", due_in=harness.ttl)
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         await joined.schedules.change([adding("b", None), replacing(old, active=False)])
         run_id, new = await joined.schedules.run_now("b", "key")
         assert new
         assert run_id is not None
-        assert await joined.runs.get(run_id) is not None
+        assert len(await joined.runs.find([run_id])) == 1
         assert await joined.schedules.remove("a")
         lent.rollback()
-        assert await harness.schedules.all() == [old]
-        assert await harness.runs.all() == []
+        assert list((await harness.schedules.find()).values()) == [old]
+        assert await harness.runs.find() == []
         assert await harness.schedules.occurrences("b") == []
 
     async def test_refused_change_undoes_itself_and_nothing_else(self, harness: Harness) -> None:
         old = await harness.add("a", due_in=harness.ttl)
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         [before] = await joined.schedules.change([adding("before", None)])
         for refused in (
             [adding("b", None), adding("a", None)],
@@ -59,11 +59,11 @@ class JoiningContract:
         assert not await joined.schedules.remove("nobody")
         [after] = await joined.schedules.change([adding("z", None)])
         lent.commit()
-        assert await harness.schedules.all() == [old, before, after]
+        assert list((await harness.schedules.find()).values()) == [old, before, after]
 
     async def test_schedule_is_compared_as_the_transaction_sees_it(self, harness: Harness) -> None:
         old = await harness.add("a", due_in=harness.ttl)
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         [new] = await joined.schedules.change([replacing(old, reason="first")])
         with pytest.raises(Conflict):
             await joined.schedules.change([replacing(old, reason="second")])
@@ -73,7 +73,7 @@ class JoiningContract:
 
     async def test_same_key_gives_the_same_run(self, harness: Harness) -> None:
         await harness.add("a", due_in=harness.ttl)
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         run_id, new = await joined.schedules.run_now("a", "key")
         assert new
         assert await joined.schedules.run_now("a", "key") == (run_id, False)
@@ -86,7 +86,7 @@ class JoiningContract:
             harness.backend.wakeups.subscribe(SCHEDULES, schedules.set),
             harness.backend.wakeups.subscribe(RUNS, runs.set),
         ]
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         await joined.schedules.change([adding("a", None)])
         await joined.schedules.run_now("a", "key")
         lent.commit()
@@ -102,7 +102,7 @@ class JoiningContract:
         done = asyncio.Event()
 
         async def look() -> None:
-            seen.append(len(await harness.schedules.all()))
+            seen.append(len(await harness.schedules.find()))
             if seen[-1]:
                 done.set()
 
@@ -110,7 +110,7 @@ class JoiningContract:
         stop = harness.backend.wakeups.subscribe(
             SCHEDULES, lambda: looks.append(asyncio.ensure_future(look()))
         )
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         await joined.schedules.change([adding("a", None)])
         assert not await harness.heard(done, patience=0.3)
         lent.commit()
@@ -125,9 +125,9 @@ class JoiningContract:
             pytest.skip("this store has one writer at a time")
         fence, store = await harness.in_office(), harness.schedules
         locked, free = await harness.add("locked"), await harness.add("free")
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         await joined.schedules.change([replacing(locked, reason="edited")])
-        later = await store.now() + timedelta(seconds=60)
+        later = await harness.now() + timedelta(seconds=60)
         firings = [firing(schedule, next_nominal=later) for schedule in (locked, free)]
         assert await store.fire(fence, firings) == Fired(fired=1, stale=1)
         [occurrence] = await store.occurrences("free")
@@ -143,9 +143,9 @@ class JoiningContract:
             pytest.skip("this store has one writer at a time")
         fence, store = await harness.in_office(), harness.schedules
         bad, worse, free = [await harness.add(name) for name in ("bad", "worse", "free")]
-        lent, joined = await _join(harness)
+        lent, joined = await join(harness)
         await joined.schedules.change([replacing(old, reason="edited") for old in (bad, worse)])
-        later = await store.now() + timedelta(seconds=60)
+        later = await harness.now() + timedelta(seconds=60)
         expected = worse.next_nominal
         faults = [
             Fault(bad.uid, bad.version, "why"),
@@ -159,7 +159,7 @@ class JoiningContract:
         assert (await harness.the("worse")).next_due == later
 
 
-async def _join(harness: Harness) -> tuple[Lent, Joined]:
+async def join(harness: Harness) -> tuple[Lent, Joined]:
     lent = skip_unless(await harness.lend(), "this store has no transactions of users'")
     backend = harness.backend
     assert isinstance(backend, Joins)

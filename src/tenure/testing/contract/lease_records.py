@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.model import LeaseRecord
-from tenure.testing.contract.harness import Harness
+from tenure.testing.contract.harness import LeaseHarness
 
 
 class LeaseRecordContract:
@@ -11,13 +11,13 @@ class LeaseRecordContract:
 
     # -- read -----------------------------------------------------------------------------------
 
-    async def test_lease_that_was_never_held_is_not_on_record(self, harness: Harness) -> None:
+    async def test_lease_that_was_never_held_is_not_on_record(self, harness: LeaseHarness) -> None:
         assert await harness.leases.read("never") is None
         assert await harness.leases.all() == []
         assert await harness.leases.history() == []
 
-    async def test_record_says_who_holds_it_and_how(self, harness: Harness) -> None:
-        before = await harness.schedules.now()
+    async def test_record_says_who_holds_it_and_how(self, harness: LeaseHarness) -> None:
+        before = await harness.backend.now()
         holder = harness.holder("ann")
         grant = await harness.grant("job", holder, fenced=True, info={"app": "shop", "n": [1]})
         other = await harness.another()
@@ -32,8 +32,21 @@ class LeaseRecordContract:
         assert record.expires_at is not None
         assert before <= record.acquired_at <= record.renewed_at < record.expires_at
 
+    async def test_times_are_told_by_the_clock_of_the_store(self, harness: LeaseHarness) -> None:
+        before = await harness.backend.now()
+        assert before.tzinfo is not None
+        await harness.grant("job", "ann")
+        other = await harness.another()
+        record = await other.leases.read("job")
+        assert record is not None
+        assert record.acquired_at is not None
+        assert record.expires_at is not None
+        assert before <= record.acquired_at <= await other.now() < record.expires_at
+        await harness.advance(harness.ttl * 1.1)
+        assert await harness.backend.now() > record.expires_at
+
     async def test_expired_lease_is_not_live_but_still_has_its_holder(
-        self, harness: Harness
+        self, harness: LeaseHarness
     ) -> None:
         await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 1.1)
@@ -41,19 +54,47 @@ class LeaseRecordContract:
         assert record is not None
         assert (record.holder, record.live) == ("ann", False)
 
-    async def test_new_holder_brings_its_own_info(self, harness: Harness) -> None:
+    async def test_new_holder_brings_its_own_info(self, harness: LeaseHarness) -> None:
         await harness.leases.release(await harness.grant("job", "ann", fenced=True, info={"a": 1}))
         await harness.grant("job", "bob", info={"b": 2})
         record = await harness.leases.read("job")
         assert record is not None
         assert (record.info, record.fenced) == ({"b": 2}, False)
 
-    async def test_leases_are_listed_by_name(self, harness: Harness) -> None:
+    async def test_holder_describes_itself_anew(self, harness: LeaseHarness) -> None:
+        """It is no renewal: neither counter nor expiry moves."""
+        grant = await harness.grant("job", "ann", info={"a": 1})
+        other = await harness.another()
+        before = await other.leases.read("job")
+        assert before is not None
+        assert await harness.leases.describe(grant, {"b": [2], "ö": None})
+        after = await other.leases.read("job")
+        assert after is not None
+        assert after.info == {"b": [2], "ö": None}
+        assert (after.counter, after.renewed_at) == (before.counter, before.renewed_at)
+        assert await harness.leases.renew([grant]) == {grant}
+        renewed = await other.leases.read("job")
+        assert renewed is not None
+        assert renewed.info == {"b": [2], "ö": None}
+
+    async def test_former_holder_describes_nothing(self, harness: LeaseHarness) -> None:
+        past = await harness.grant("job", "ann", info={"a": 1})
+        again = await harness.grant("job", "ann", info={"a": 2})
+        assert not await harness.leases.describe(past, {"a": 3})
+        await harness.leases.release(again)
+        assert not await harness.leases.describe(again, {"a": 3})
+        await harness.grant("job", "bob", info={"b": 1})
+        assert not await harness.leases.describe(again, {"a": 3})
+        record = await harness.leases.read("job")
+        assert record is not None
+        assert record.info == {"b": 1}
+
+    async def test_leases_are_listed_by_name(self, harness: LeaseHarness) -> None:
         for name in ("b", "c", "a"):
             await harness.grant(name)
         assert _names(await harness.leases.all()) == ["a", "b", "c"]
 
-    async def test_prefix_is_taken_literally(self, harness: Harness) -> None:
+    async def test_prefix_is_taken_literally(self, harness: LeaseHarness) -> None:
         """No character of a prefix is a wildcard, and case counts."""
         for name in ("a_1", "a_2", "ax1", "A_1", "a%1", "b"):
             await harness.grant(name)
@@ -64,7 +105,7 @@ class LeaseRecordContract:
 
     # -- history --------------------------------------------------------------------------------
 
-    async def test_history_says_who_held_it_and_why_it_ended(self, harness: Harness) -> None:
+    async def test_history_says_who_held_it_and_why_it_ended(self, harness: LeaseHarness) -> None:
         holder = harness.holder("ann")
         grant = await harness.grant("job", holder)
         [line] = await harness.leases.history("job")
@@ -78,7 +119,21 @@ class LeaseRecordContract:
         assert line.ended_at is not None
         assert line.ended_at > line.acquired_at
 
-    async def test_history_is_newest_first_with_every_way_to_end(self, harness: Harness) -> None:
+    async def test_lease_of_a_silent_holder_ended_when_it_expired(
+        self, harness: LeaseHarness
+    ) -> None:
+        """And not when the next one came, perhaps hours later: nobody had it in between."""
+        await harness.grant("job", "ann", fenced=True)
+        await harness.advance(harness.ttl * 3)
+        await harness.grant("job", "bob", fenced=True)
+        _, line = await harness.leases.history("job")
+        assert line.ended_at is not None
+        held = (line.ended_at - line.acquired_at).total_seconds()
+        assert harness.ttl * 0.9 <= held <= harness.ttl * 1.1
+
+    async def test_history_is_newest_first_with_every_way_to_end(
+        self, harness: LeaseHarness
+    ) -> None:
         ann = await harness.grant("job", "ann")
         await harness.leases.release(ann)
         await harness.grant("job", "bob")
@@ -95,7 +150,7 @@ class LeaseRecordContract:
         assert all(line.end for line in lines[1:])
         assert len({lines[1].end, lines[2].end, lines[3].end, lines[4].end}) == 4
 
-    async def test_history_is_per_name_and_limited(self, harness: Harness) -> None:
+    async def test_history_is_per_name_and_limited(self, harness: LeaseHarness) -> None:
         for i in range(3):
             await harness.leases.release(await harness.grant("one", f"holder {i}"))
         await harness.advance(harness.ttl * 0.1)
@@ -105,7 +160,7 @@ class LeaseRecordContract:
         assert len(await harness.leases.history()) == 4
         assert (await harness.leases.history())[0].name == "two"
 
-    async def test_refusals_and_renewals_are_no_history(self, harness: Harness) -> None:
+    async def test_refusals_and_renewals_are_no_history(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job", "ann")
         await harness.refused("job", "bob")
         await harness.leases.renew([grant])
@@ -113,7 +168,9 @@ class LeaseRecordContract:
 
     # -- evict ----------------------------------------------------------------------------------
 
-    async def test_evict_ends_the_lease_and_returns_it_as_it_was(self, harness: Harness) -> None:
+    async def test_evict_ends_the_lease_and_returns_it_as_it_was(
+        self, harness: LeaseHarness
+    ) -> None:
         grant = await harness.grant("job", "ann")
         other = await harness.another()
         before = await other.leases.evict("job", "by the operator")
@@ -124,20 +181,34 @@ class LeaseRecordContract:
         assert (after.holder, after.live) == (None, False)
         await harness.grant("job", "bob")
 
-    async def test_evicted_holder_can_neither_renew_nor_release(self, harness: Harness) -> None:
+    async def test_evicted_holder_can_neither_renew_nor_release(
+        self, harness: LeaseHarness
+    ) -> None:
         grant = await harness.grant("job", "ann")
         await harness.leases.evict("job", "by the operator")
         assert await harness.leases.renew([grant]) == set()
         assert not await harness.leases.release(grant)
 
+    async def test_evict_of_a_term_ends_no_other(self, harness: LeaseHarness) -> None:
+        seen = await harness.grant("job", "ann")
+        await harness.leases.release(seen)
+        later = await harness.grant("job", "bob")
+        assert await harness.leases.evict("job", "by the operator", seen.term) is None
+        assert await harness.leases.renew([later]) == {later}
+        before = await harness.leases.evict("job", "by the operator", later.term)
+        assert before is not None
+        assert (before.holder, before.term) == ("bob", later.term)
+        assert await harness.leases.renew([later]) == set()
+
     async def test_evict_of_a_lease_that_nobody_holds_changes_nothing(
-        self, harness: Harness
+        self, harness: LeaseHarness
     ) -> None:
         assert await harness.leases.evict("never", "why not") is None
         assert await harness.leases.read("never") is None
         grant = await harness.grant("job", "ann")
         await harness.leases.release(grant)
         assert await harness.leases.evict("job", "why not") is None
+        assert await harness.leases.evict("job", "why not", grant.term) is None
         assert [line.end for line in await harness.leases.history("job")] == ["released"]
 
 

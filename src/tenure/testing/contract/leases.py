@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.backends.base import Backend
-from tenure.model import Grant, LeaseRecord
-from tenure.testing.contract.harness import Harness, together, turn
+import pytest
+
+from tenure.backends.base import LeaseBackend
+from tenure.errors import StoreError
+from tenure.model import HIGHEST_TERM, Grant, LeaseRecord
+from tenure.testing.contract.harness import LeaseHarness, together, turn
 
 
 class LeaseContract:
@@ -14,7 +17,7 @@ class LeaseContract:
 
     # -- acquire --------------------------------------------------------------------------------
 
-    async def test_free_lease_is_granted(self, harness: Harness) -> None:
+    async def test_free_lease_is_granted(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job", "ann")
         assert (grant.name, grant.holder, grant.ttl) == ("job", "ann", harness.ttl)
         assert grant.term > 0
@@ -22,14 +25,16 @@ class LeaseContract:
         assert record is not None
         assert (record.holder, record.term, record.live) == ("ann", grant.term, True)
 
-    async def test_second_holder_is_refused_and_told_who_holds_it(self, harness: Harness) -> None:
+    async def test_second_holder_is_refused_and_told_who_holds_it(
+        self, harness: LeaseHarness
+    ) -> None:
         grant = await harness.grant("job", "ann")
         record = await harness.refused("job", "bob")
         assert (record.name, record.holder, record.term) == ("job", "ann", grant.term)
         assert record.live
         assert await harness.leases.renew([grant]) == {grant}
 
-    async def test_holder_of_another_process_is_refused(self, harness: Harness) -> None:
+    async def test_holder_of_another_process_is_refused(self, harness: LeaseHarness) -> None:
         """The lease is in the store, not in the backend object."""
         other = await harness.another()
         await harness.grant("job", "ann")
@@ -38,7 +43,7 @@ class LeaseContract:
         assert answer.holder == "ann"
 
     async def test_of_many_simultaneous_acquires_exactly_one_is_granted(
-        self, harness: Harness
+        self, harness: LeaseHarness
     ) -> None:
         backends = await harness.backends(4)
         for round_ in range(5):
@@ -56,7 +61,9 @@ class LeaseContract:
             assert len(losers) == 11
             assert {loser.holder for loser in losers} == {winners[0].holder}
 
-    async def test_of_many_who_take_over_exactly_one_is_granted(self, harness: Harness) -> None:
+    async def test_of_many_who_take_over_exactly_one_is_granted(
+        self, harness: LeaseHarness
+    ) -> None:
         """The same when there is a row already, and it has expired."""
         backends = await harness.backends(4)
         first = await harness.grant("job", "ann")
@@ -72,19 +79,19 @@ class LeaseContract:
         assert terms[0] > first.term
         assert all(isinstance(answer, Grant | LeaseRecord) for answer in answers)
 
-    async def test_leases_of_different_names_are_independent(self, harness: Harness) -> None:
+    async def test_leases_of_different_names_are_independent(self, harness: LeaseHarness) -> None:
         first, second = await harness.grant("one", "ann"), await harness.grant("two", "bob")
         assert await harness.leases.release(first)
         assert await harness.leases.renew([second]) == {second}
 
-    async def test_lease_is_refused_until_its_ttl_has_passed(self, harness: Harness) -> None:
+    async def test_lease_is_refused_until_its_ttl_has_passed(self, harness: LeaseHarness) -> None:
         await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 0.5)
         await harness.refused("job", "bob")
         await harness.advance(harness.ttl * 0.6)
         await harness.grant("job", "bob")
 
-    async def test_each_lease_has_the_ttl_it_was_given(self, harness: Harness) -> None:
+    async def test_each_lease_has_the_ttl_it_was_given(self, harness: LeaseHarness) -> None:
         await harness.grant("short", "ann")
         await harness.grant("long", "ann", ttl=harness.ttl * 4)
         await harness.advance(harness.ttl * 1.5)
@@ -93,18 +100,18 @@ class LeaseContract:
 
     # -- terms ----------------------------------------------------------------------------------
 
-    async def test_term_grows_across_release(self, harness: Harness) -> None:
+    async def test_term_grows_across_release(self, harness: LeaseHarness) -> None:
         first = await harness.grant("job", "ann")
         assert await harness.leases.release(first)
         second = await harness.grant("job", "ann")
         assert second.term > first.term
 
-    async def test_term_grows_across_expiry(self, harness: Harness) -> None:
+    async def test_term_grows_across_expiry(self, harness: LeaseHarness) -> None:
         first = await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 1.1)
         assert (await harness.grant("job", "bob")).term > first.term
 
-    async def test_term_grows_across_evict(self, harness: Harness) -> None:
+    async def test_term_grows_across_evict(self, harness: LeaseHarness) -> None:
         first = await harness.grant("job", "ann")
         await harness.leases.evict("job", "by the operator")
         freed = await harness.leases.read("job")
@@ -112,17 +119,35 @@ class LeaseContract:
         assert freed.term > first.term
         assert (await harness.grant("job", "bob")).term > freed.term
 
-    async def test_term_is_greater_than_floor(self, harness: Harness) -> None:
+    async def test_term_is_greater_than_floor(self, harness: LeaseHarness) -> None:
         assert (await harness.grant("job", "ann", floor=41)).term > 41
         assert (await harness.grant("job", "ann", floor=1_000_000)).term > 1_000_000
 
-    async def test_low_floor_does_not_lower_the_term(self, harness: Harness) -> None:
+    @pytest.mark.parametrize("floor", [10**9, 10**13, 10**14, HIGHEST_TERM - 10])
+    async def test_what_is_granted_above_a_floor_stays_below_what_follows(
+        self, harness: LeaseHarness, floor: int
+    ) -> None:
+        """A store may refuse a floor that is too high for it, and then changes nothing."""
+        try:
+            high = await harness.grant("job", "ann", floor=floor)
+        except StoreError:
+            assert await harness.leases.read("job") is None
+            high = await harness.grant("job", "ann")
+            assert high.term < floor
+        else:
+            assert high.term > floor
+        await harness.leases.release(high)
+        if harness.jump is not None:
+            harness.jump(-3600.0)
+        assert (await harness.grant("job", "bob", fenced=True)).term > high.term
+
+    async def test_low_floor_does_not_lower_the_term(self, harness: LeaseHarness) -> None:
         first = await harness.grant("job", "ann", floor=41)
         await harness.leases.release(first)
         assert (await harness.grant("job", "bob", floor=3)).term > first.term
 
     async def test_same_holder_asking_again_gets_new_term_and_ends_the_old_grant(
-        self, harness: Harness
+        self, harness: LeaseHarness
     ) -> None:
         """A grant whose reply was lost blocks nobody, not even who asked for it."""
         lost = await harness.grant("job", "ann")
@@ -134,7 +159,7 @@ class LeaseContract:
 
     # -- renew ----------------------------------------------------------------------------------
 
-    async def test_renewal_prolongs_by_the_ttl_from_now(self, harness: Harness) -> None:
+    async def test_renewal_prolongs_by_the_ttl_from_now(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 0.7)
         assert await harness.leases.renew([grant]) == {grant}
@@ -143,7 +168,9 @@ class LeaseContract:
         await harness.advance(harness.ttl * 0.4)
         await harness.grant("job", "bob")
 
-    async def test_renewal_bumps_the_counter_and_keeps_the_term(self, harness: Harness) -> None:
+    async def test_renewal_bumps_the_counter_and_keeps_the_term(
+        self, harness: LeaseHarness
+    ) -> None:
         grant = await harness.grant("job", "ann")
         before = await harness.leases.read("job")
         await harness.leases.renew([grant])
@@ -153,7 +180,7 @@ class LeaseContract:
         assert after.counter > before.counter
         assert after.term == before.term == grant.term
 
-    async def test_all_grants_are_renewed_together(self, harness: Harness) -> None:
+    async def test_all_grants_are_renewed_together(self, harness: LeaseHarness) -> None:
         kept = [await harness.grant(f"job {i}", "ann") for i in range(20)]
         gone = await harness.grant("gone", "ann")
         await harness.leases.release(gone)
@@ -162,27 +189,27 @@ class LeaseContract:
         await harness.advance(harness.ttl * 0.7)
         assert all([(await harness.refused(grant.name)).live for grant in kept])
 
-    async def test_renewing_nothing_renews_nothing(self, harness: Harness) -> None:
+    async def test_renewing_nothing_renews_nothing(self, harness: LeaseHarness) -> None:
         assert await harness.leases.renew([]) == set()
 
-    async def test_grant_of_an_unknown_name_is_not_renewed(self, harness: Harness) -> None:
+    async def test_grant_of_an_unknown_name_is_not_renewed(self, harness: LeaseHarness) -> None:
         assert await harness.leases.renew([Grant("never", "ann", 1, harness.ttl)]) == set()
         assert await harness.leases.read("never") is None
 
-    async def test_expired_but_untaken_lease_can_be_renewed(self, harness: Harness) -> None:
+    async def test_expired_but_untaken_lease_can_be_renewed(self, harness: LeaseHarness) -> None:
         """As long as nobody else took the lease, the late holder keeps it."""
         grant = await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 3)
         assert await harness.leases.renew([grant]) == {grant}
         assert (await harness.refused("job", "bob")).term == grant.term
 
-    async def test_released_lease_cannot_be_renewed(self, harness: Harness) -> None:
+    async def test_released_lease_cannot_be_renewed(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job", "ann")
         await harness.leases.release(grant)
         assert await harness.leases.renew([grant]) == set()
         await harness.grant("job", "bob")
 
-    async def test_old_term_cannot_renew_new_term(self, harness: Harness) -> None:
+    async def test_old_term_cannot_renew_new_term(self, harness: LeaseHarness) -> None:
         old = await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 1.1)
         new = await harness.grant("job", "bob")
@@ -190,7 +217,9 @@ class LeaseContract:
         await harness.advance(harness.ttl * 1.1)
         assert (await harness.grant("job", "cat")).term > new.term
 
-    async def test_holder_that_is_not_the_stored_one_cannot_renew(self, harness: Harness) -> None:
+    async def test_holder_that_is_not_the_stored_one_cannot_renew(
+        self, harness: LeaseHarness
+    ) -> None:
         """Neither the term alone nor the holder alone is enough."""
         grant = await harness.grant("job", "ann")
         assert await harness.leases.renew([replace(grant, holder="bob")]) == set()
@@ -200,7 +229,7 @@ class LeaseContract:
     # -- release --------------------------------------------------------------------------------
 
     async def test_release_ends_the_lease_at_once_and_keeps_its_term(
-        self, harness: Harness
+        self, harness: LeaseHarness
     ) -> None:
         grant = await harness.grant("job", "ann")
         assert await harness.leases.release(grant)
@@ -209,25 +238,27 @@ class LeaseContract:
         assert (record.holder, record.live, record.term) == (None, False, grant.term)
         await harness.grant("job", "bob")
 
-    async def test_lease_is_released_once(self, harness: Harness) -> None:
+    async def test_lease_is_released_once(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job", "ann")
         assert await harness.leases.release(grant)
         assert not await harness.leases.release(grant)
 
-    async def test_expired_but_untaken_lease_can_be_released(self, harness: Harness) -> None:
+    async def test_expired_but_untaken_lease_can_be_released(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 1.1)
         assert await harness.leases.release(grant)
         assert (await harness.leases.history("job"))[0].end == "released"
 
-    async def test_old_term_cannot_release_new_term(self, harness: Harness) -> None:
+    async def test_old_term_cannot_release_new_term(self, harness: LeaseHarness) -> None:
         old = await harness.grant("job", "ann")
         await harness.advance(harness.ttl * 1.1)
         new = await harness.grant("job", "bob")
         assert not await harness.leases.release(old)
         assert (await harness.refused("job", "cat")).term == new.term
 
-    async def test_holder_that_is_not_the_stored_one_cannot_release(self, harness: Harness) -> None:
+    async def test_holder_that_is_not_the_stored_one_cannot_release(
+        self, harness: LeaseHarness
+    ) -> None:
         grant = await harness.grant("job", "ann")
         assert not await harness.leases.release(replace(grant, holder="bob"))
         assert not await harness.leases.release(replace(grant, term=grant.term + 1))
@@ -235,11 +266,11 @@ class LeaseContract:
 
     # -- fuzz -----------------------------------------------------------------------------------
 
-    async def test_no_increment_is_lost_under_a_lease(self, harness: Harness) -> None:
+    async def test_no_increment_is_lost_under_a_lease(self, harness: LeaseHarness) -> None:
         """Workers add to a counter that only the lease protects: any hole loses an increment."""
         backends, rounds, counter = await harness.backends(4), 12, [0]
 
-        async def work(number: int, backend: Backend) -> None:
+        async def work(number: int, backend: LeaseBackend) -> None:
             holder = harness.holder(f"worker {number}")
             for _ in range(rounds):
                 answer = await backend.leases.acquire("counter", holder, harness.ttl * 100)

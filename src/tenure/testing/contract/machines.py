@@ -9,19 +9,29 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tenure.backends.base import Backend
 from tenure.errors import Fenced
 from tenure.model import Fence, Grant, Overlap, Result, RunState
-from tenure.testing.contract.harness import SCOPE, TASK, Harness, adding
+from tenure.testing.contract.harness import (
+    SCOPE,
+    TASK,
+    Harness,
+    LeaseHarness,
+    adding,
+    finish,
+    forget_lines,
+)
 from tenure.testing.contract.model import FenceModel, LeaseModel, RunModel, RunsModel
 
 T = TypeVar("T")
 OpenHarness = Callable[[], AbstractAsyncContextManager[Harness]]
+OpenLeaseHarness = Callable[[], AbstractAsyncContextManager[LeaseHarness]]
 
 _NAMES = st.sampled_from(["one", "two"])
 _HOLDERS = st.sampled_from(["ann", "bob", "cat"])
@@ -41,7 +51,7 @@ class _Machine(RuleBasedStateMachine):
     """Opens a harness and closes it. No sum of the waits below meets an expiry or a due time, so
     that a store whose time really passes may be a little late."""
 
-    open_harness: OpenHarness
+    open_harness: OpenLeaseHarness
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,6 +65,14 @@ class _Machine(RuleBasedStateMachine):
         # Not runner.run(), which sets up signal handlers at every call.
         return self.runner.get_loop().run_until_complete(call)
 
+    @property
+    def whole(self) -> Harness:
+        """Of a backend with schedules and runs."""
+        return cast(Harness, self.harness)
+
+    def at(self, other: bool) -> Backend:
+        return cast(Backend, self.stores[other])
+
     @rule(part=st.sampled_from([0.3, 0.6, 1.2]))
     def pass_time(self, part: float) -> None:
         self.do(self.harness.advance(part * self.harness.ttl))
@@ -65,8 +83,8 @@ class _Machine(RuleBasedStateMachine):
         self.runner.close()
 
 
-class _LeaseMachine(_Machine):
-    """Leases and the fence: terms only grow, one live holder, writes of one term only."""
+class _LeasesOnlyMachine(_Machine):
+    """Leases: terms only grow, one live holder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +92,6 @@ class _LeaseMachine(_Machine):
         self.grants: list[Grant] = []
         self.dropped: set[tuple[str, int]] = set()
         """Name and term of the lines of history that were forgotten."""
-        self.fence = FenceModel()
 
     @rule(name=_NAMES, holder=_HOLDERS, floor=st.sampled_from([0, 0, 3, 50]), at=st.booleans())
     def acquire(self, name: str, holder: str, floor: int, at: bool) -> None:
@@ -127,36 +144,20 @@ class _LeaseMachine(_Machine):
     def forget_history(self, at: bool) -> None:
         before = self.do(self.harness.leases.history(limit=1_000))
         age = self.harness.ttl * 2.05
-        count = self.do(self.stores[at].leases.forget_history(age))
+        count = self.do(forget_lines(self.stores[at].leases, age))
         left = {(x.name, x.term) for x in self.do(self.harness.leases.history(limit=1_000))}
         gone = [line for line in before if (line.name, line.term) not in left]
         assert len(gone) == count
         assert all(line.ended_at for line in gone)
-        now = self.do(self.harness.schedules.now())
+        now = self.do(self.harness.backend.now())
         ages = [(now - line.ended_at).total_seconds() for line in gone if line.ended_at]
         assert all(found > age - self.harness.ttl / 2 for found in ages)
         self.dropped |= {(line.name, line.term) for line in gone}
-
-    @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
-    def take_office(self, term: int, holder: str, at: bool) -> None:
-        fence = Fence(SCOPE, term, holder)
-        self.fence.took_office(fence, self.do(self.stores[at].schedules.take_office(fence)))
-
-    @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
-    def write(self, term: int, holder: str, at: bool) -> None:
-        fence, accepted = Fence(SCOPE, term, holder), True
-        try:
-            self.do(self.stores[at].schedules.fire(fence, []))
-        except Fenced:
-            accepted = False
-        self.fence.wrote(fence, accepted)
 
     @invariant()
     def records_agree(self) -> None:
         for name, model in self.leases.items():
             model.seen(self.do(self.harness.leases.read(name)), self.time)
-        floor = self.do(self.harness.schedules.floor(SCOPE))
-        assert floor == (self.fence.fence.term if self.fence.fence else 0)
 
     @invariant()
     def history_agrees(self) -> None:
@@ -169,6 +170,33 @@ class _LeaseMachine(_Machine):
         assert {(x.name, x.term) for x in lines if x.ended_at is None} == {
             (grant.name, grant.term) for grant in held
         }
+
+
+class _LeaseMachine(_LeasesOnlyMachine):
+    """Leases and the fence: of that, writes of one term only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fence = FenceModel()
+
+    @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
+    def take_office(self, term: int, holder: str, at: bool) -> None:
+        fence = Fence(SCOPE, term, holder)
+        self.fence.took_office(fence, self.do(self.at(at).office.take(fence)))
+
+    @rule(term=_TERMS, holder=_HOLDERS, at=st.booleans())
+    def write(self, term: int, holder: str, at: bool) -> None:
+        fence, accepted = Fence(SCOPE, term, holder), True
+        try:
+            self.do(self.at(at).schedules.fire(fence, []))
+        except Fenced:
+            accepted = False
+        self.fence.wrote(fence, accepted)
+
+    @invariant()
+    def term_agrees(self) -> None:
+        term = self.do(self.whole.schedules.backlog(SCOPE)).term
+        assert term == (self.fence.fence.term if self.fence.fence else 0)
 
 
 _SCHEDULES: dict[str, tuple[Overlap, str | None, int]] = {
@@ -190,12 +218,12 @@ class _RunMachine(_Machine):
         self.model = RunsModel()
         self.claims: list[tuple[int, int, str]] = []
         self.keys = 0
-        self.fence = self.do(self.harness.in_office())
+        self.fence = self.do(self.whole.in_office())
         changes = [
             adding(name, None, overlap=overlap, lock=lock, priority=priority)
             for name, (overlap, lock, priority) in _SCHEDULES.items()
         ]
-        self.do(self.harness.schedules.change(changes))
+        self.do(self.whole.schedules.change(changes))
         # Begin in the middle of things: short histories would hardly get there.
         for name in _SCHEDULES:
             self.run_now(name, at=False)
@@ -206,7 +234,7 @@ class _RunMachine(_Machine):
         overlap, lock, _ = _SCHEDULES[name]
         key = None if overlap is Overlap.ALLOW else lock or name
         self.keys += 1
-        run_id, new = self.do(self.stores[at].schedules.run_now(name, str(self.keys)))
+        run_id, new = self.do(self.at(at).schedules.run_now(name, str(self.keys)))
         assert new
         busy = any(run.open and run.lock == key for run in self.model.runs.values())
         assert (run_id is None) == (overlap is Overlap.SKIP and busy)
@@ -216,7 +244,7 @@ class _RunMachine(_Machine):
 
     @rule(node=_NODES, limit=st.sampled_from([4, 2, 1, 0]), at=st.booleans())
     def claim(self, node: str, limit: int, at: bool) -> None:
-        batch = self.do(self.stores[at].runs.claim(node, [TASK], limit))
+        batch = self.do(self.at(at).runs.claim(node, [TASK], limit))
         self._check_order({run.id for run in batch.runs})
         self.model.claimed(batch.runs, node, limit, self.time)
         self.claims += [(run.id, run.claim, node) for run in batch.runs]
@@ -224,7 +252,7 @@ class _RunMachine(_Machine):
     def _check_order(self, taken: set[int]) -> None:
         """Nothing that was left, and could have been taken instead, goes before what was taken."""
         claimable = self.model.claimable(self.time)
-        records = {id_: self.do(self.harness.run(id_)) for id_ in claimable}
+        records = {id_: self.do(self.whole.run(id_)) for id_ in claimable}
         locks = {claimable[id_].lock for id_ in taken if id_ in claimable}
         for left in set(claimable) - taken:
             lock = claimable[left].lock
@@ -262,12 +290,12 @@ class _RunMachine(_Machine):
             delay=None if delay is None else delay * self.harness.ttl,
             begun=begun or state is not RunState.WAITING,
         )
-        [yes] = self.do(self.stores[at].runs.finish([result]))
+        [yes] = self.do(finish(self.at(at), [result]))
         self.model.finished(result, yes, self.time)
 
     @rule(node=_NODES, at=st.booleans())
     def bury(self, node: str, at: bool) -> None:
-        done = self.do(self.stores[at].runs.recover(self.fence, node, self.max_crashes))
+        done = self.do(self.at(at).runs.recover(self.fence, node, self.max_crashes))
         lost = 0
         mine = self.model.of(node)
         for run in mine.values():
@@ -279,7 +307,7 @@ class _RunMachine(_Machine):
 
     @invariant()
     def records_agree(self) -> None:
-        records = {run.id: run for run in self.do(self.harness.runs.all(limit=1_000))}
+        records = {run.id: run for run in self.do(self.whole.runs.find(limit=1_000))}
         assert set(records) == set(self.model.runs)
         for id_, run in self.model.runs.items():
             record = records[id_]
@@ -292,11 +320,11 @@ class _RunMachine(_Machine):
             if run.open:
                 assert record.node == run.node
         claimants = {run.node for run in self.model.runs.values() if run.node}
-        assert set(self.do(self.harness.runs.claimants())) == claimants
+        assert set(self.do(self.whole.runs.claimants())) == claimants
 
     @invariant()
     def locks_are_exclusive(self) -> None:
-        claimed = self.do(self.harness.runs.all(state=RunState.CLAIMED, limit=1_000))
+        claimed = self.do(self.whole.runs.find(state=RunState.CLAIMED, limit=1_000))
         locks = [run.lock for run in claimed if run.lock]
         assert len(locks) == len(set(locks))
 
@@ -318,13 +346,20 @@ def lease_machine(
     return _bound(_LeaseMachine, open_harness, examples)
 
 
+def leases_only_machine(
+    open_harness: OpenLeaseHarness, examples: int = EXAMPLES
+) -> type[RuleBasedStateMachine]:
+    """The same for a backend that has leases only, and no fence."""
+    return _bound(_LeasesOnlyMachine, open_harness, examples)
+
+
 def run_machine(open_harness: OpenHarness, examples: int = EXAMPLES) -> type[RuleBasedStateMachine]:
     """The property test of runs and claims for this backend: use its `.TestCase`."""
     return _bound(_RunMachine, open_harness, examples)
 
 
 def _bound(
-    machine: type[_Machine], open_harness: OpenHarness, examples: int
+    machine: type[_Machine], open_harness: OpenLeaseHarness, examples: int
 ) -> type[RuleBasedStateMachine]:
     members = {"open_harness": staticmethod(open_harness)}
     bound: type[_Machine] = type(machine.__name__, (machine,), members)

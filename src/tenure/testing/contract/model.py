@@ -89,11 +89,11 @@ class FenceModel:
 
     fence: Fence | None = None
 
-    def took_office(self, asked: Fence, yes: bool) -> None:
-        allowed = self.fence is None or asked == self.fence or asked.term > self.fence.term
-        assert yes == allowed, f"{asked} took office: {yes}; in office was {self.fence}"
-        if yes:
+    def took_office(self, asked: Fence, answer: Fence) -> None:
+        before = self.fence
+        if before is None or asked.term > before.term:
             self.fence = asked
+        assert answer == self.fence, f"{asked} took office: {answer}; in office was {before}"
 
     def wrote(self, asked: Fence, accepted: bool) -> None:
         assert accepted == (asked == self.fence), f"{asked}: {accepted}; in office {self.fence}"

@@ -57,13 +57,13 @@ class OrderContract:
                 await harness.runs.recover(fence, "node", 9)
             else:
                 result = given_back(run) if end == "given back" else cut_off(run)
-                assert await harness.runs.finish([result]) == [True]
+                assert await harness.finish([result]) == [True]
             again = await harness.run(ids[0])
             assert (again.state, again.due, again.priority) == (WAITING, before.due, 0)
         for expected in ids:
             run = await head(harness)
             assert run.id == expected
-            await harness.runs.finish([ended(run)])
+            await harness.finish([ended(run)])
 
     async def test_run_that_waits_again_keeps_its_place_among_those_without_a_lock(
         self, harness: Harness
@@ -73,7 +73,7 @@ class OrderContract:
         second = await harness.waiting_run("b", task="x", overlap=Overlap.ALLOW)
         [run] = (await harness.runs.claim("node", ["x"], 1)).runs
         assert run.id == first.id
-        await harness.runs.finish([given_back(run)])
+        await harness.finish([given_back(run)])
         runs = (await harness.runs.claim("node", ["x"], 9)).runs
         assert [run.id for run in runs] == [first.id, second.id]
 
@@ -81,30 +81,30 @@ class OrderContract:
         first, second = await queue(harness, 2)
         run = await head(harness)
         retry = Result(run.id, run.claim, "node", WAITING, "no", harness.ttl, failed=True)
-        assert await harness.runs.finish([retry]) == [True]
+        assert await harness.finish([retry]) == [True]
         batch = await harness.runs.claim("node", [TASK], 9)
         assert (batch.runs, batch.next_due) == ([], (await harness.run(first)).due)
         await harness.advance(harness.ttl)
         again = await head(harness)
         assert again.id == first
-        await harness.runs.finish([ended(again, RunState.FAILED)])
+        await harness.finish([ended(again, RunState.FAILED)])
         assert (await head(harness)).id == second
 
     async def test_retry_is_overtaken_by_a_higher_priority(self, harness: Harness) -> None:
         low = await harness.waiting_run("low", overlap=Overlap.QUEUE, lock="shared")
         run = await head(harness)
-        await harness.runs.finish([Result(run.id, run.claim, "node", WAITING, delay=harness.ttl)])
+        await harness.finish([Result(run.id, run.claim, "node", WAITING, delay=harness.ttl)])
         high = await harness.waiting_run("high", overlap=Overlap.QUEUE, lock="shared", priority=1)
         run = await head(harness)
         assert run.id == high.id
-        await harness.runs.finish([ended(run)])
+        await harness.finish([ended(run)])
         await harness.advance(harness.ttl)
         assert (await head(harness)).id == low.id
 
     async def test_retry_holds_up_nobody_but_its_queue(self, harness: Harness) -> None:
         await queue(harness, 2)
         run = await head(harness)
-        await harness.runs.finish([Result(run.id, run.claim, "node", WAITING, delay=harness.ttl)])
+        await harness.finish([Result(run.id, run.claim, "node", WAITING, delay=harness.ttl)])
         free = await harness.waiting_run("free")
         assert (await head(harness)).id == free.id
 
@@ -117,7 +117,7 @@ class OrderContract:
         kept = await harness.waiting_run("kept", task="kept", **options)
         [run] = (await harness.runs.claim("old", ["gone", "kept"], 9)).runs
         assert run.id == gone.id
-        await harness.runs.finish([given_back(run)])
+        await harness.finish([given_back(run)])
         [run] = (await harness.runs.claim("new", ["kept"], 9)).runs
         assert run.id == kept.id
         assert (await harness.runs.claim("old", ["gone", "kept"], 9)).runs == []
@@ -152,11 +152,11 @@ class OrderContract:
         for claim in (1, 2, 3):
             run = await head(harness)
             assert (run.claim, run.attempt) == (claim, 1)
-            await harness.runs.finish([given_back(run)])
+            await harness.finish([given_back(run)])
             waiting = await harness.run(run.id)
             assert (waiting.claim, waiting.attempt) == (claim, 0)
         run = await head(harness)
-        await harness.runs.finish([cut_off(run)])
+        await harness.finish([cut_off(run)])
         assert ((await harness.run(run.id)).claim, (await harness.run(run.id)).attempt) == (4, 1)
         run = await head(harness)
         assert (run.claim, run.attempt) == (5, 2)
@@ -173,7 +173,7 @@ class OrderContract:
             if end is None:
                 await harness.runs.recover(fence, "node", 9)
             else:
-                assert await harness.runs.finish([end(run)]) == [True]
+                assert await harness.finish([end(run)]) == [True]
         assert claims == sorted(set(claims))
 
     # -- repeated results -----------------------------------------------------------------------
@@ -185,10 +185,10 @@ class OrderContract:
         """The answer was lost: the same result comes again, and was not refused."""
         run = await harness.claimed_run("a")
         result = Result(run.id, run.claim, "node", state, "why", failed=True)
-        assert await harness.runs.finish([result]) == [True]
+        assert await harness.finish([result]) == [True]
         done = await harness.run(run.id)
         await harness.advance(harness.ttl / 10)
-        assert await harness.runs.finish([result]) == [True]
+        assert await harness.finish([result]) == [True]
         assert (await harness.runs.claim("node", [], 1, [result])).kept == [True]
         assert await harness.run(run.id) == done
 
@@ -199,31 +199,31 @@ class OrderContract:
         run = await harness.claimed_run("a")
         assert callable(end)
         result = end(run)
-        assert await harness.runs.finish([result]) == [True]
+        assert await harness.finish([result]) == [True]
         waiting = await harness.run(run.id)
-        assert await harness.runs.finish([result]) == [True]
+        assert await harness.finish([result]) == [True]
         assert await harness.run(run.id) == waiting
         [again] = (await harness.runs.claim("node", ["a"], 1)).runs
-        assert await harness.runs.finish([result]) == [True]
+        assert await harness.finish([result]) == [True]
         assert await harness.run(run.id) == again
-        assert await harness.runs.finish([ended(again)]) == [True]
+        assert await harness.finish([ended(again)]) == [True]
 
     async def test_failure_that_is_repeated_counts_once(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
         retry = Result(run.id, run.claim, "node", WAITING, "no", 0.0, failed=True)
-        assert await harness.runs.finish([retry]) == [True]
-        assert await harness.runs.finish([retry]) == [True]
+        assert await harness.finish([retry]) == [True]
+        assert await harness.finish([retry]) == [True]
         assert (await harness.run(run.id)).failures == 1
 
     async def test_what_another_result_or_a_burial_ended_is_refused(self, harness: Harness) -> None:
         fence, run = await harness.in_office(), await harness.claimed_run("a")
-        assert await harness.runs.finish([ended(run)]) == [True]
-        assert await harness.runs.finish([ended(run, RunState.FAILED)]) == [False]
-        assert await harness.runs.finish([cut_off(run)]) == [False]
+        assert await harness.finish([ended(run)]) == [True]
+        assert await harness.finish([ended(run, RunState.FAILED)]) == [False]
+        assert await harness.finish([cut_off(run)]) == [False]
         buried = await harness.claimed_run("b")
         await harness.runs.recover(fence, "node", 9)
         for result in (cut_off(buried), given_back(buried), ended(buried)):
-            assert await harness.runs.finish([result]) == [False]
+            assert await harness.finish([result]) == [False]
 
     async def test_result_of_another_node_is_refused_beside_the_right_one(
         self, harness: Harness
@@ -235,5 +235,5 @@ class OrderContract:
             Result(put_back.id, put_back.claim, "another", WAITING),
             cut_off(put_back),
         ]
-        assert await harness.runs.finish(results) == [False, True, False, True]
-        assert await harness.runs.finish(results) == [False, True, False, True]
+        assert await harness.finish(results) == [False, True, False, True]
+        assert await harness.finish(results) == [False, True, False, True]

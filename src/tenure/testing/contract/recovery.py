@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import Fenced
-from tenure.model import ClaimBatch, Fence, OnCrash, Overlap, Recovered, Result, RunState
+from tenure.model import ClaimBatch, Fence, OnCrash, Overlap, Pruned, Recovered, Result, RunState
 from tenure.testing.contract.harness import SCOPE, TASK, Harness, together
 
 
@@ -81,14 +81,14 @@ class RecoveryContract:
     async def test_prune_deletes_what_finished_long_ago(self, harness: Harness) -> None:
         fence = await harness.in_office()
         old = await harness.claimed_run("old")
-        await harness.runs.finish([Result(old.id, 1, "node", RunState.SUCCEEDED)])
+        await harness.finish([Result(old.id, 1, "node", RunState.SUCCEEDED)])
         open_ = await harness.claimed_run("open")
         waiting = await harness.waiting_run("waiting")
         await harness.advance(harness.ttl * 2)
         fresh = await harness.claimed_run("fresh")
-        await harness.runs.finish([Result(fresh.id, 1, "node", RunState.FAILED)])
-        assert await harness.runs.prune(fence, harness.ttl, 100) == 2
-        left = {run.id for run in await harness.runs.all()}
+        await harness.finish([Result(fresh.id, 1, "node", RunState.FAILED)])
+        assert (await harness.runs.prune(fence, harness.ttl, 100)).count == 2
+        left = {run.id for run in await harness.runs.find()}
         assert left == {open_.id, waiting.id, fresh.id}
         assert await harness.schedules.occurrences("old") == []
         assert len(await harness.schedules.occurrences("open")) == 1
@@ -99,39 +99,39 @@ class RecoveryContract:
         fence = await harness.in_office()
         for i in range(5):
             run = await harness.claimed_run(f"s{i}")
-            await harness.runs.finish([Result(run.id, 1, "node", RunState.SUCCEEDED)])
+            await harness.finish([Result(run.id, 1, "node", RunState.SUCCEEDED)])
         await harness.advance(harness.ttl * 2)
-        assert 2 <= await harness.runs.prune(fence, harness.ttl, 2) <= 4
-        assert len(await harness.runs.all()) == 3
-        total = [await harness.runs.prune(fence, harness.ttl, 2) for _ in range(4)]
-        assert total[-1] == 0
-        assert await harness.runs.all() == []
+        assert 2 <= (await harness.runs.prune(fence, harness.ttl, 2)).count <= 4
+        assert len(await harness.runs.find()) == 3
+        total = [await harness.runs.prune(fence, harness.ttl, 2) for _ in range(9)]
+        assert total[-1] == Pruned(0)
+        assert await harness.runs.find() == []
 
     async def test_prune_with_stale_fence_changes_nothing(self, harness: Harness) -> None:
         old, run = await harness.in_office(1, "ann"), await harness.claimed_run("a")
-        await harness.runs.finish([Result(run.id, 1, "node", RunState.SUCCEEDED)])
+        await harness.finish([Result(run.id, 1, "node", RunState.SUCCEEDED)])
         await harness.advance(harness.ttl * 2)
         await harness.in_office(2, "bob")
         with pytest.raises(Fenced):
             await harness.runs.prune(old, harness.ttl, 100)
-        assert len(await harness.runs.all()) == 1
+        assert len(await harness.runs.find()) == 1
 
     async def test_prune_needs_no_fence(self, harness: Harness) -> None:
         """An operator may do it beside a leader: what has finished does not change again."""
         await harness.in_office(3, "ann")
         done, open_ = await harness.claimed_run("done"), await harness.claimed_run("open")
-        await harness.runs.finish([Result(done.id, 1, "node", RunState.SUCCEEDED)])
+        await harness.finish([Result(done.id, 1, "node", RunState.SUCCEEDED)])
         skipped = await harness.schedules.run_now("open", "2")
         assert skipped == (None, True)
         await harness.advance(harness.ttl * 2)
         other = await harness.another()
-        assert await other.runs.prune(None, harness.ttl * 3, 100) == 0
-        assert await other.runs.prune(None, harness.ttl, 100, dry_run=True) == 3
+        assert (await other.runs.prune(None, harness.ttl * 3, 100)).count == 0
+        assert (await other.runs.prune(None, harness.ttl, 100, dry_run=True)).count == 3
         assert (await harness.run(done.id)).state is RunState.SUCCEEDED
         answers = await together(*(s.runs.prune(None, harness.ttl, 100) for s in (harness, other)))
-        assert sum(answers) == 3
-        assert await harness.runs.get(done.id) is None
-        assert [run.id for run in await harness.runs.all()] == [open_.id]
+        assert sum(answer.count for answer in answers) == 3
+        assert await harness.runs.find([done.id]) == []
+        assert [run.id for run in await harness.runs.find()] == [open_.id]
         assert len(await harness.schedules.occurrences("open")) == 1
 
 

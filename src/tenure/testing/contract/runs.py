@@ -11,7 +11,7 @@ from tenure.testing.contract.harness import TASK, Harness, firing, together
 
 
 class RunContract:
-    """Claim, finish, claimed, claimants, get, all."""
+    """Claim, claimed, claimants, find."""
 
     # -- claim ----------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ class RunContract:
         assert (run.attempt, run.crashes) == (1, 0)
         assert run.claimed_at is not None
         other = await harness.another()
-        assert await other.runs.get(run.id) == run
+        assert await other.runs.find([run.id]) == [run]
 
     async def test_run_is_claimed_by_one_node(self, harness: Harness) -> None:
         run = await harness.claimed_run("a", "first")
@@ -52,7 +52,7 @@ class RunContract:
         assert _ids(await harness.runs.claim("node", [], 5)) == []
 
     async def test_oldest_due_is_claimed_first(self, harness: Harness) -> None:
-        fence, now = await harness.in_office(), await harness.schedules.now()
+        fence, now = await harness.in_office(), await harness.now()
         for name, hours in (("b", 2), ("a", 1), ("c", 3)):
             schedule = await harness.add(name, due_in=-3600.0 * hours)
             await harness.schedules.fire(fence, [firing(schedule)])
@@ -69,7 +69,7 @@ class RunContract:
     async def test_run_is_not_claimed_before_it_is_due(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
         again = Result(run.id, 1, "node", RunState.WAITING, delay=harness.ttl)
-        assert await harness.runs.finish([again]) == [True]
+        assert await harness.finish([again]) == [True]
         batch = await harness.runs.claim("node", ["a"], 5)
         assert batch.runs == []
         assert batch.next_due == (await harness.run(run.id)).due
@@ -84,7 +84,7 @@ class RunContract:
         assert sorted(_ids(batch)) == sorted([older.id, free.id])
         other = await harness.another()
         assert _ids(await other.runs.claim("second", [TASK], 10)) == []
-        await harness.runs.finish([Result(older.id, 1, "first", RunState.SUCCEEDED)])
+        await harness.finish([Result(older.id, 1, "first", RunState.SUCCEEDED)])
         assert _ids(await other.runs.claim("second", [TASK], 10)) == [newer.id]
 
     async def test_locked_runs_do_not_use_up_the_limit(self, harness: Harness) -> None:
@@ -104,13 +104,13 @@ class RunContract:
         )
         assert sum(len(batch.runs) for batch in batches) == 1
 
-    # -- finish ---------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED])
     async def test_result_ends_the_run(self, harness: Harness, state: RunState) -> None:
         run = await harness.claimed_run("a")
         error = "Traceback: ü" if state is RunState.FAILED else None
-        assert await harness.runs.finish([Result(run.id, 1, "node", state, error)]) == [True]
+        assert await harness.finish([Result(run.id, 1, "node", state, error)]) == [True]
         done = await harness.run(run.id)
         assert (done.state, done.error, done.attempt) == (state, error, 1)
         assert done.node == "node"
@@ -121,7 +121,7 @@ class RunContract:
     async def test_run_that_is_put_back_is_claimed_again(self, harness: Harness) -> None:
         run = await harness.claimed_run("a", "first")
         result = Result(run.id, 1, "first", RunState.WAITING, "try again")
-        assert await harness.runs.finish([result]) == [True]
+        assert await harness.finish([result]) == [True]
         waiting = await harness.run(run.id)
         assert (waiting.state, waiting.node, waiting.error) == (RunState.WAITING, None, "try again")
         assert waiting.finished_at is None
@@ -133,9 +133,9 @@ class RunContract:
         fence, run = await harness.in_office(), await harness.claimed_run("a", "frozen")
         await harness.runs.recover(fence, "frozen", 3)
         late = Result(run.id, 1, "frozen", RunState.SUCCEEDED)
-        assert await harness.runs.finish([late]) == [False]
+        assert await harness.finish([late]) == [False]
         [again] = (await harness.runs.claim("second", ["a"], 5)).runs
-        assert await harness.runs.finish([late]) == [False]
+        assert await harness.finish([late]) == [False]
         assert await harness.run(run.id) == again
 
     async def test_result_must_match_run_claim_and_node(self, harness: Harness) -> None:
@@ -147,20 +147,20 @@ class RunContract:
             Result(run.id, 0, "node", done),
             Result(run.id + 1_000, 1, "node", done),
         ]
-        assert await harness.runs.finish(wrong) == [False] * 4
+        assert await harness.finish(wrong) == [False] * 4
         assert await harness.run(run.id) == run
 
     async def test_older_claim_of_the_same_node_is_refused(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
-        await harness.runs.finish([Result(run.id, 1, "node", RunState.WAITING)])
+        await harness.finish([Result(run.id, 1, "node", RunState.WAITING)])
         [again] = (await harness.runs.claim("node", ["a"], 5)).runs
-        assert await harness.runs.finish([Result(run.id, 1, "node", RunState.FAILED)]) == [False]
+        assert await harness.finish([Result(run.id, 1, "node", RunState.FAILED)]) == [False]
         assert await harness.run(run.id) == again
 
     async def test_run_is_finished_once(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
-        assert await harness.runs.finish([Result(run.id, 1, "node", RunState.SUCCEEDED)]) == [True]
-        assert await harness.runs.finish([Result(run.id, 1, "node", RunState.FAILED)]) == [False]
+        assert await harness.finish([Result(run.id, 1, "node", RunState.SUCCEEDED)]) == [True]
+        assert await harness.finish([Result(run.id, 1, "node", RunState.FAILED)]) == [False]
         assert (await harness.run(run.id)).state is RunState.SUCCEEDED
 
     async def test_each_result_is_answered_in_order(self, harness: Harness) -> None:
@@ -170,8 +170,8 @@ class RunContract:
             Result(first.id, 9, "node", RunState.FAILED),
             Result(second.id, 1, "node", RunState.FAILED, "no"),
         ]
-        assert await harness.runs.finish(results) == [True, False, True]
-        assert await harness.runs.finish([]) == []
+        assert await harness.finish(results) == [True, False, True]
+        assert await harness.finish([]) == []
         assert (await harness.run(first.id)).state is RunState.SUCCEEDED
         assert (await harness.run(second.id)).state is RunState.FAILED
 
@@ -185,10 +185,10 @@ class RunContract:
         assert await other.runs.claimed("first") == [mine]
         assert await other.runs.claimed("nobody") == []
         assert sorted(await other.runs.claimants()) == ["first", "second"]
-        await harness.runs.finish([Result(mine.id, 1, "first", RunState.SUCCEEDED)])
+        await harness.finish([Result(mine.id, 1, "first", RunState.SUCCEEDED)])
         assert await other.runs.claimants() == ["second"]
 
-    # -- get, all -------------------------------------------------------------------------------
+    # -- find -----------------------------------------------------------------------------------
 
     async def test_runs_are_listed_newest_first_filtered_and_limited(
         self, harness: Harness
@@ -196,23 +196,50 @@ class RunContract:
         first = await harness.claimed_run("a", overlap=Overlap.ALLOW)
         second = await harness.waiting_run("a", "2")
         third = await harness.waiting_run("b")
-        assert _order(await harness.runs.all()) == [third.id, second.id, first.id]
-        assert _order(await harness.runs.all(limit=1)) == [third.id]
-        assert _order(await harness.runs.all("a")) == [second.id, first.id]
-        assert _order(await harness.runs.all("a", RunState.CLAIMED)) == [first.id]
-        assert _order(await harness.runs.all(state="waiting")) == [third.id, second.id]
-        assert _order(await harness.runs.all("never")) == []
+        assert _order(await harness.runs.find()) == [third.id, second.id, first.id]
+        assert _order(await harness.runs.find(limit=1)) == [third.id]
+        assert _order(await harness.runs.find(schedule="a")) == [second.id, first.id]
+        assert _order(await harness.runs.find(schedule="a", state="claimed")) == [first.id]
+        assert _order(await harness.runs.find(state="waiting")) == [third.id, second.id]
+        assert _order(await harness.runs.find(schedule="never")) == []
+        assert _order(await harness.runs.find(below=third.id)) == [second.id, first.id]
+        assert _order(await harness.runs.find(below=third.id, limit=1)) == [second.id]
+        assert _order(await harness.runs.find(schedule="a", below=second.id)) == [first.id]
+        assert await harness.runs.find(below=first.id) == []
 
-    async def test_run_that_never_was_is_none(self, harness: Harness) -> None:
-        assert await harness.runs.get(12_345) is None
+    async def test_runs_are_found_by_their_ids(self, harness: Harness) -> None:
+        first = await harness.claimed_run("a", overlap=Overlap.ALLOW)
+        second = await harness.waiting_run("b")
+        both = [first.id, 12_345, second.id]
+        assert _order(await harness.runs.find(both, limit=1)) == [second.id, first.id]
+        assert _order(await harness.runs.find(both, state="claimed")) == [first.id]
+        assert _order(await harness.runs.find(both, schedule="b")) == [second.id]
+        assert await harness.runs.find([12_345]) == await harness.runs.find([]) == []
+
+    async def test_runs_are_found_by_task_tenant_and_age(self, harness: Harness) -> None:
+        old = await harness.waiting_run("a", task="one", tenant="acme")
+        await harness.advance(harness.ttl)
+        young = await harness.waiting_run("b", task="two", tenant="acme")
+        other = await harness.waiting_run("c", task="two")
+        find = harness.runs.find
+        assert _order(await find(task="two")) == [other.id, young.id]
+        assert _order(await find(tenant="acme")) == [young.id, old.id]
+        assert _order(await find(task="two", tenant="acme", state="waiting")) == [young.id]
+        assert _order(await find(older_than=harness.ttl)) == [old.id]
+        assert _order(await find([old.id, other.id], task="two")) == [other.id]
+        assert _order(await find(schedule="a", older_than=harness.ttl, task="one")) == [old.id]
+        assert await find(schedule="a", tenant="bolt") == []
+        if harness.jump is not None:  # what seems to be made in the future is found all the same
+            harness.jump(-2 * harness.ttl)
+            assert len(await find()) == 3
 
     async def test_due_time_of_a_put_back_run_counts_from_the_stores_now(
         self, harness: Harness
     ) -> None:
         run, delay = await harness.claimed_run("a"), timedelta(seconds=harness.ttl)
-        before = await harness.schedules.now()
-        await harness.runs.finish([Result(run.id, 1, "node", RunState.WAITING, delay=harness.ttl)])
-        after = await harness.schedules.now()
+        before = await harness.now()
+        await harness.finish([Result(run.id, 1, "node", RunState.WAITING, delay=harness.ttl)])
+        after = await harness.now()
         assert before + delay <= (await harness.run(run.id)).due <= after + delay
 
 

@@ -13,7 +13,6 @@ from tenure.model import (
     OnCrash,
     Overlap,
     RunState,
-    Schedule,
     ScheduleSpec,
 )
 from tenure.testing.contract.harness import (
@@ -21,6 +20,7 @@ from tenure.testing.contract.harness import (
     Harness,
     adding,
     firing,
+    renaming,
     replacing,
     together,
 )
@@ -32,7 +32,7 @@ class ScheduleContract:
     # -- change: add ----------------------------------------------------------------------------
 
     async def test_schedule_is_stored_as_it_was_given(self, harness: Harness) -> None:
-        now = await harness.schedules.now()
+        now = await harness.now()
         nominal, due = now + timedelta(seconds=1, microseconds=1), now + timedelta(seconds=2)
         spec = ScheduleSpec(
             "full",
@@ -58,7 +58,7 @@ class ScheduleContract:
         assert stored.spec == spec
         assert (stored.next_nominal, stored.next_due) == (nominal, due)
         assert (stored.active, stored.reason) == (True, None)
-        assert now <= stored.created_at <= await harness.schedules.now()
+        assert now <= stored.created_at <= await harness.now()
 
     async def test_name_that_is_taken_is_a_conflict(self, harness: Harness) -> None:
         first = await harness.add("a")
@@ -72,7 +72,7 @@ class ScheduleContract:
             *(backends[i % 4].schedules.change([adding("a", None)]) for i in range(8))
         )
         assert sum(isinstance(answer, Conflict) for answer in answers) == 7
-        assert len(await harness.schedules.all()) == 1
+        assert len(await harness.schedules.find()) == 1
 
     async def test_uid_is_never_used_again(self, harness: Harness) -> None:
         """Occurrences are unique per uid: a namesake must not inherit them."""
@@ -107,7 +107,7 @@ class ScheduleContract:
     ) -> None:
         """Firing does not bump the version: the next nominal time is compared too."""
         fence, old = await harness.in_office(), await harness.add("a")
-        later = await harness.schedules.now() + timedelta(seconds=60)
+        later = await harness.now() + timedelta(seconds=60)
         await harness.schedules.fire(fence, [firing(old, next_nominal=later)])
         with pytest.raises(Conflict):
             await harness.schedules.change([replacing(old, reason="edited")])
@@ -155,17 +155,101 @@ class ScheduleContract:
             await harness.schedules.change(
                 [adding("b", None), replacing(old, active=False, missed=missed), adding("a", None)]
             )
-        assert await harness.schedules.all() == [old]
+        assert list((await harness.schedules.find()).values()) == [old]
         assert await harness.schedules.occurrences("a") == []
 
     async def test_changes_of_one_call_conflict_with_each_other(self, harness: Harness) -> None:
         with pytest.raises(Conflict):
             await harness.schedules.change([adding("a", None), adding("a", None)])
-        assert await harness.schedules.all() == []
+        assert await harness.schedules.find() == {}
         old = await harness.add("b")
         with pytest.raises(Conflict):
             await harness.schedules.change([replacing(old, reason="1"), replacing(old, reason="2")])
-        assert await harness.schedules.all() == [old]
+        assert list((await harness.schedules.find()).values()) == [old]
+
+    # -- change: rename ---------------------------------------------------------------------------
+
+    async def test_renaming_keeps_what_is_on_record(self, harness: Harness) -> None:
+        fence, old = await harness.in_office(), await harness.add("a")
+        await harness.schedules.fire(fence, [firing(old, next_nominal=old.next_nominal)])
+        before = await harness.the("a")
+        [new] = await harness.schedules.change([renaming(before, "b")])
+        assert (new.name, new.uid, new.created_at) == ("b", old.uid, old.created_at)
+        assert new.version > before.version
+        assert await harness.schedules.find(["a", "b"]) == {"b": new}
+        [occurrence] = await harness.schedules.occurrences("b")
+        [run] = await harness.runs.find(schedule="b")
+        assert (occurrence.schedule, occurrence.run_id) == ("b", run.id)
+        assert (run.schedule, run.uid) == ("b", old.uid)
+        assert await harness.runs.find() == await harness.runs.find([run.id]) == [run]
+        assert await harness.runs.find([run.id], schedule="b") == [run]
+        assert await harness.runs.find([run.id], schedule="a") == []
+        assert await harness.runs.find(schedule="a") == []
+        assert await harness.schedules.occurrences("a") == []
+        # Its run can be claimed and found as before.
+        [claimed] = (await harness.runs.claim("node", [TASK], 10)).runs
+        assert claimed.id == run.id
+
+    async def test_renamed_schedule_fires_no_occurrence_twice(self, harness: Harness) -> None:
+        fence, old = await harness.in_office(), await harness.add("a", overlap=Overlap.ALLOW)
+        stale = firing(old)
+        await harness.schedules.fire(fence, [firing(old, next_nominal=old.next_nominal)])
+        [new] = await harness.schedules.change([renaming(await harness.the("a"), "b")])
+        assert (await harness.schedules.fire(fence, [stale])).stale == 1
+        assert (await harness.schedules.fire(fence, [firing(new)])).fired == 0
+        assert len(await harness.runs.find(schedule="b")) == 1
+
+    async def test_firing_that_was_planned_before_a_renaming_is_stale(
+        self, harness: Harness
+    ) -> None:
+        """It is planned again, under the new version; so nothing is lost."""
+        fence, old = await harness.in_office(), await harness.add("a")
+        [new] = await harness.schedules.change([renaming(old, "b")])
+        assert (await harness.schedules.fire(fence, [firing(old)])).stale == 1
+        assert (await harness.schedules.fire(fence, [firing(new)])).fired == 1
+
+    async def test_key_of_run_now_stays_with_a_renamed_schedule(self, harness: Harness) -> None:
+        old = await harness.add("a", overlap=Overlap.ALLOW)
+        first = await harness.schedules.run_now("a", "key")
+        await harness.schedules.change([renaming(old, "b")])
+        assert await harness.schedules.run_now("b", "key") == (first[0], False)
+        namesake = await harness.add("a", overlap=Overlap.ALLOW)
+        assert namesake.uid != old.uid
+        again, new = await harness.schedules.run_now("a", "key")
+        assert (new, again != first[0]) == (True, True)
+        assert [run.schedule for run in await harness.runs.find()] == ["a", "b"]
+
+    async def test_renaming_to_a_name_that_is_taken_is_a_conflict(self, harness: Harness) -> None:
+        old, other = await harness.add("a"), await harness.add("b")
+        with pytest.raises(Conflict):
+            await harness.schedules.change([renaming(old, "b")])
+        with pytest.raises(Conflict):
+            await harness.schedules.change([adding("c", None), renaming(old, "c")])
+        assert await harness.schedules.find() == {"a": old, "b": other}
+        await harness.schedules.remove("b")
+        [new] = await harness.schedules.change([renaming(old, "b")])
+        assert await harness.schedules.find() == {"b": new}
+
+    async def test_renaming_of_a_schedule_that_changed_is_a_conflict(
+        self, harness: Harness
+    ) -> None:
+        old = await harness.add("a")
+        [changed] = await harness.schedules.change([replacing(old, reason="first")])
+        with pytest.raises(Conflict):
+            await harness.schedules.change([renaming(old, "b")])
+        assert await harness.schedules.find() == {"a": changed}
+
+    async def test_of_many_simultaneous_renamings_to_one_name_one_lands(
+        self, harness: Harness
+    ) -> None:
+        backends = await harness.backends(4)
+        old = [await harness.add(f"a{n}") for n in range(8)]
+        answers = await together(
+            *(backends[n % 4].schedules.change([renaming(old[n], "b")]) for n in range(8))
+        )
+        assert sum(isinstance(answer, Conflict) for answer in answers) == 7
+        found = await harness.schedules.find()
+        assert (len(found), "b" in found) == (8, True)
 
     async def test_many_changes_land_together_in_the_order_given(self, harness: Harness) -> None:
         names = [f"s{i:03}" for i in range(300)]
@@ -183,7 +267,7 @@ class ScheduleContract:
         assert await harness.the("a") == new
         assert await harness.schedules.remove("a", new.version)
         assert not await harness.schedules.remove("a", new.version)
-        assert await harness.schedules.all() == []
+        assert await harness.schedules.find() == {}
 
     async def test_removed_schedule_is_gone_and_its_waiting_runs_are_cancelled(
         self, harness: Harness
@@ -216,7 +300,7 @@ class ScheduleContract:
         await harness.schedules.fire(fence, [firing(schedule)])
         await harness.schedules.remove("a")
         assert [o.state for o in await harness.schedules.occurrences("a")] == ["fired"]
-        assert len(await harness.runs.all("a")) == 1
+        assert len(await harness.runs.find(schedule="a")) == 1
 
     async def test_namesake_of_a_removed_schedule_begins_anew_and_hides_nothing(
         self, harness: Harness
@@ -227,7 +311,7 @@ class ScheduleContract:
         assert first.next_nominal is not None
         [second] = await harness.schedules.change([adding("a", first.next_nominal)])
         assert (await harness.schedules.fire(fence, [firing(second)])).fired == 1
-        assert {run.uid for run in await harness.runs.all("a")} == {first.uid, second.uid}
+        assert {run.uid for run in await harness.runs.find(schedule="a")} == {first.uid, second.uid}
         lines = await harness.schedules.occurrences("a")
         assert {line.uid for line in lines} == {first.uid, second.uid}
 
@@ -242,11 +326,15 @@ class ScheduleContract:
     async def test_all_are_listed_by_name_of_a_tenant_and_limited(self, harness: Harness) -> None:
         for name, tenant in (("c", "acme"), ("a", None), ("b", "acme"), ("d", "other")):
             await harness.add(name, tenant=tenant)
-        assert _names(await harness.schedules.all()) == ["a", "b", "c", "d"]
-        assert _names(await harness.schedules.all(tenant="acme")) == ["b", "c"]
-        assert _names(await harness.schedules.all(limit=2)) == ["a", "b"]
-        assert _names(await harness.schedules.all(tenant="nobody")) == []
-
-
-def _names(schedules: list[Schedule]) -> list[str]:
-    return [schedule.name for schedule in schedules]
+        assert list(await harness.schedules.find()) == ["a", "b", "c", "d"]
+        assert list(await harness.schedules.find(tenant="acme")) == ["b", "c"]
+        assert list(await harness.schedules.find(limit=2)) == ["a", "b"]
+        assert list(await harness.schedules.find(limit=2, after="a")) == ["b", "c"]
+        assert list(await harness.schedules.find(tenant="acme", after="b")) == ["c"]
+        assert list(await harness.schedules.find(after="aa")) == ["b", "c", "d"]
+        assert list(await harness.schedules.find(after="d")) == []
+        assert list(await harness.schedules.find(tenant="nobody")) == []
+        assert list(await harness.schedules.find(["d", "b", "x"])) == ["b", "d"]
+        assert list(await harness.schedules.find(["d", "b"], limit=1)) == ["b", "d"]
+        assert list(await harness.schedules.find(["d", "b"], tenant="acme")) == ["b"]
+        assert await harness.schedules.find([]) == {}

@@ -5,47 +5,103 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
-from tenure.backends.base import RUNS, SCHEDULES, Backend, lease_topic
+from tenure.backends.base import MOST_WAKES, RUNS, SCHEDULES, lease_topic
 from tenure.model import Overlap, Result, RunState
-from tenure.testing.contract.harness import Harness, adding, firing, turn
+from tenure.testing.contract.harness import (
+    Harness,
+    LeaseHarness,
+    adding,
+    finish,
+    firing,
+    skip_unless,
+    turn,
+)
 
 
-class WakeupContract:
+class LeaseWakeupContract:
     """Each change is made through another backend object, as another process would."""
 
-    async def test_release_wakes_those_who_wait_for_the_lease(self, harness: Harness) -> None:
+    async def test_release_wakes_those_who_wait_for_the_lease(self, harness: LeaseHarness) -> None:
         grant = await harness.grant("job")
-        await self._wakes(harness, lease_topic("job"), lambda b: b.leases.release(grant))
+        await wakes(harness, lease_topic("job"), lambda b: b.leases.release(grant))
 
-    async def test_eviction_wakes_those_who_wait_for_the_lease(self, harness: Harness) -> None:
+    async def test_eviction_wakes_those_who_wait_for_the_lease(self, harness: LeaseHarness) -> None:
         await harness.grant("job")
-        await self._wakes(harness, lease_topic("job"), lambda b: b.leases.evict("job", "why not"))
+        await wakes(harness, lease_topic("job"), lambda b: b.leases.evict("job", "why not"))
+
+    async def test_own_release_wakes_too(self, harness: LeaseHarness) -> None:
+        heard = asyncio.Event()
+        grant = await harness.grant("job")
+        stop = harness.backend.wakeups.subscribe(lease_topic("job"), heard.set)
+        await harness.leases.release(grant)
+        assert await harness.heard(heard)
+        stop()
+
+    async def test_who_stops_waiting_is_not_woken(self, harness: LeaseHarness) -> None:
+        other, first, second = await harness.another(), asyncio.Event(), asyncio.Event()
+        stop_first = harness.backend.wakeups.subscribe(lease_topic("job"), first.set)
+        stop_second = harness.backend.wakeups.subscribe(lease_topic("job"), second.set)
+        await other.leases.release(await harness.grant("job"))
+        assert await harness.heard(first)
+        assert await harness.heard(second)
+        stop_first()
+        await turn()
+        first.clear()
+        second.clear()
+        await other.leases.release(await harness.grant("job"))
+        assert await harness.heard(second)
+        assert not first.is_set()
+        stop_second()
+
+
+class WakeupContract(LeaseWakeupContract):
+    """The same of schedules and runs."""
 
     async def test_change_wakes_the_leader(self, harness: Harness) -> None:
-        await self._wakes(harness, SCHEDULES, lambda b: b.schedules.change([adding("a", None)]))
+        await wakes(harness, SCHEDULES, lambda b: b.schedules.change([adding("a", None)]))
 
     async def test_removal_wakes_the_leader(self, harness: Harness) -> None:
         await harness.add("a")
-        await self._wakes(harness, SCHEDULES, lambda b: b.schedules.remove("a"))
+        await wakes(harness, SCHEDULES, lambda b: b.schedules.remove("a"))
 
     async def test_firing_wakes_the_workers(self, harness: Harness) -> None:
         fence, schedule = await harness.in_office(), await harness.add("a")
-        await self._wakes(harness, RUNS, lambda b: b.schedules.fire(fence, [firing(schedule)]))
+        await wakes(harness, RUNS, lambda b: b.schedules.fire(fence, [firing(schedule)]))
 
     async def test_run_now_wakes_the_workers(self, harness: Harness) -> None:
         await harness.add("a", due_in=harness.ttl * 50)
-        await self._wakes(harness, RUNS, lambda b: b.schedules.run_now("a", "key"))
+        await wakes(harness, RUNS, lambda b: b.schedules.run_now("a", "key"))
 
     async def test_run_that_is_put_back_wakes_the_workers(self, harness: Harness) -> None:
         run = await harness.claimed_run("a", overlap=Overlap.ALLOW)
         back = Result(run.id, run.attempt, "node", RunState.WAITING)
-        await self._wakes(harness, RUNS, lambda b: b.runs.finish([back]))
+        await wakes(harness, RUNS, lambda b: finish(b, [back]))
 
     async def test_recovered_run_wakes_the_workers(self, harness: Harness) -> None:
         fence = await harness.in_office()
         await harness.claimed_run("a", "dead")
-        await self._wakes(harness, RUNS, lambda b: b.runs.recover(fence, "dead", 3))
+        await wakes(harness, RUNS, lambda b: b.runs.recover(fence, "dead", 3))
+
+    async def test_who_has_no_room_for_runs_leaves_them_to_others(self, harness: Harness) -> None:
+        """Whoever was woken stops waiting: then another is woken, until all were."""
+        fence, schedule = await harness.in_office(), await harness.add("a")
+        events = {asyncio.Event(): await harness.another() for _ in range(4)}
+        stops = {
+            heard: backend.wakeups.subscribe(RUNS, heard.set) for heard, backend in events.items()
+        }
+        for heard in stops:
+            if await harness.heard(heard, patience=0.06):
+                heard.clear()
+        await harness.schedules.fire(fence, [firing(schedule)])
+        for _ in range(100):
+            for heard in list(stops):
+                if await harness.heard(heard, patience=0.06):
+                    stops.pop(heard)()
+            if not stops:
+                break
+        assert not stops, f"{len(stops)} were left to sleep"
 
     async def test_woken_reader_sees_the_change(self, harness: Harness) -> None:
         """The hint comes after the change is to be seen, never before."""
@@ -53,7 +109,7 @@ class WakeupContract:
         looks: list[asyncio.Task[None]] = []
 
         async def look() -> None:
-            seen.append(len(await harness.schedules.all()))
+            seen.append(len(await harness.schedules.find()))
             heard.set()
 
         stop = harness.backend.wakeups.subscribe(
@@ -103,13 +159,36 @@ class WakeupContract:
         assert not first.is_set()
         stop_second()
 
-    async def _wakes(
-        self, harness: Harness, topic: str, act: Callable[[Backend], Awaitable[object]]
+    async def test_flood_of_them_is_put_together_and_the_last_is_heard(
+        self, harness: Harness
     ) -> None:
-        other, heard = await harness.another(), asyncio.Event()
-        stop = harness.backend.wakeups.subscribe(topic, heard.set)
-        if await harness.heard(heard, patience=0.06):  # of what was done before
-            heard.clear()
-        await act(other)
-        assert await harness.heard(heard), f"{topic!r} was not heard"
+        skip_unless(await harness.cry_wolf(SCHEDULES), "no other process reaches this store")
+        other, heard, times = await harness.another(), asyncio.Event(), 0
+
+        def callback() -> None:
+            nonlocal times
+            times += 1
+            heard.set()
+
+        loop = asyncio.get_running_loop()
+        stop = harness.backend.wakeups.subscribe(SCHEDULES, callback)
+        begun = loop.time()
+        for _ in range(8 * MOST_WAKES):
+            await harness.cry_wolf(SCHEDULES)
+            await harness.advance(harness.ttl / 20)
+            await turn()
+        assert times <= MOST_WAKES * (1 + loop.time() - begun) + 1
+        heard.clear()
+        await other.schedules.change([adding("a", None)])
+        assert await harness.heard(heard)
         stop()
+
+
+async def wakes(harness: LeaseHarness, topic: str, act: Callable[[Any], Awaitable[object]]) -> None:
+    other, heard = await harness.another(), asyncio.Event()
+    stop = harness.backend.wakeups.subscribe(topic, heard.set)
+    if await harness.heard(heard, patience=0.06):  # of what was done before
+        heard.clear()
+    await act(other)
+    assert await harness.heard(heard), f"{topic!r} was not heard"
+    stop()

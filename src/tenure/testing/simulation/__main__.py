@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tenure.clock import SystemClock
+from tenure.process.clock import SystemClock
 from tenure.testing.simulation.checker import check
 from tenure.testing.simulation.run import STORES, simulate
 from tenure.testing.simulation.summary import Summary

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tenure.node import LEADER as LEADERSHIP
+from tenure.node.node import LEADER as LEADERSHIP
 from tenure.testing.simulation.faults import LEADER, Fault, Plan
 from tenure.testing.simulation.history import FAULT, History
 from tenure.testing.simulation.loop import SimulationLoop
 from tenure.testing.simulation.network import CALM, Link, Network
 from tenure.testing.simulation.node import SimulatedNode
 from tenure.testing.simulation.store import SimulatedStore
-from tenure.testing.simulation.workload import Editor
+from tenure.testing.simulation.workload import Operator
 
 HANDED_OVER = 3.0
 """How long before the end the leader is stopped politely."""
@@ -30,7 +30,7 @@ class Chaos:
         network: Network,
         store: SimulatedStore,
         history: History,
-        editor: Editor,
+        editor: Operator,
         start_node: StartNode,
         source: Random,
     ) -> None:

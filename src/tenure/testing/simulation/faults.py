@@ -33,17 +33,16 @@ _TRAPPED = ("crash", "pause", "suspend", "partition")
 _TRAPS = {
     "renew": 1,
     "acquire": 1,
-    "take_office": 3,
+    "take": 3,
     "due": 1,
     "fire": 2,
-    "claim": 1,
-    "finish": 1,
+    "claim": 2,
     "recover": 1,
     "release": 1,
     "prune": 1,
 }
 _IN_BETWEEN = (("due", "after"), ("fire", "before"))
-_STATEMENTS = {"fire": 9, "claim": 5, "finish": 3, "acquire": 3, "recover": 3, "prune": 4}
+_STATEMENTS = {"fire": 9, "claim": 5, "acquire": 3, "recover": 3, "prune": 4}
 """Operations with several statements in one transaction, and about how many."""
 
 
@@ -111,22 +110,23 @@ def draw(
         rates=[source.uniform(0.99, 1.01) for _ in range(count)],
         wall_offsets=[source.choice([0.0, -3600.0, 86_400.0, 0.5]) for _ in range(count)],
     )
-    for _ in range(source.randint(2, 8)):
-        fault = _fault(source, plan, [kind for kind in KINDS if kind in kinds])
+    possible = [kind for kind in KINDS if kind in kinds]
+    for _ in range(source.randint(2, 8) if possible else 0):
+        fault = _fault(source, plan, possible)
         plan.faults.append(_within(source, fault) if embedded else fault)
     plan.faults.sort(key=lambda fault: fault.at)
     return plan
 
 
-def roll_out(source: Random, plan: Plan, releases: int) -> list[tuple[float, int]]:
-    """From when on nodes start with which release. Each time the nodes are replaced, one after the
+def roll_out(source: Random, plan: Plan, editions: int) -> list[tuple[float, int]]:
+    """From when on nodes start with which edition. Each time the nodes are replaced, one after the
     other; sometimes only some of them, and sometimes they roll back."""
     rollouts = []
-    at, release = 0.0, 0
+    at, edition = 0.0, 0
     for _ in range(source.choice([1, 2, 2, 3])):
         at += source.uniform(0.5, 6.0)
-        release = (release + 1) % releases
-        rollouts.append((at, release))
+        edition = (edition + 1) % editions
+        rollouts.append((at, edition))
         for place in range(plan.nodes):
             if source.random() < 0.2:
                 break
@@ -136,6 +136,27 @@ def roll_out(source: Random, plan: Plan, releases: int) -> list[tuple[float, int
                 plan.faults.append(Fault(at, "stop", place, away, "restart"))
     plan.faults.sort(key=lambda fault: fault.at)
     return rollouts
+
+
+def rolling_restart(source: Random, nodes: int, seconds: float) -> Plan:
+    """Nothing goes wrong, but one node after the other is stopped and started again, in any order,
+    within so many seconds."""
+    plan = Plan(
+        nodes=nodes,
+        quiet_from=seconds + 2.0,
+        until=seconds + 2.0 + QUIET,
+        weather=Weather(),
+        embedded=0.0,
+        hints=False,
+        guard=False,
+        retention=None,
+        rates=[source.uniform(0.999, 1.001) for _ in range(nodes)],
+        wall_offsets=[0.0] * nodes,
+    )
+    for number, place in enumerate(source.sample(range(nodes), nodes)):
+        at = 1.0 + seconds * number / nodes
+        plan.faults.append(Fault(at, "stop", place, source.uniform(0.5, 2.0), "restart"))
+    return plan
 
 
 def _fault(source: Random, plan: Plan, kinds: list[str]) -> Fault:
@@ -158,7 +179,7 @@ def _within(source: Random, fault: Fault) -> Fault:
     """Some crashes happen in the middle of a transaction."""
     if fault.kind != "crash" or source.random() < 0.5:
         return fault
-    op = source.choice([*_STATEMENTS, "fire", "fire", "claim"])
+    op = source.choice([*_STATEMENTS, "fire", "fire", "claim", "claim"])
     when = f"at statement {source.randint(1, _STATEMENTS[op])} of"
     return replace(fault, trap=(op, when))
 

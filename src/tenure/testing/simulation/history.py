@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from tenure.model import Grant, LeaseRecord, Result, RunRecord, Schedule
+from tenure.model import Attempt, Grant, LeaseRecord, LoggedEvent, Result, RunRecord, Schedule
 from tenure.settings import Settings
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -21,10 +21,28 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 STORE, FACT, FAULT, NETWORK = "store", "fact", "fault", "network"
 OCCURRENCE, RUN, TRUST, BODY, END = "occurrence", "run", "trust", "body", "end"
 PRUNED = "pruned"
+EMITTED = "emitted"
+"""An event was stored, or got its position."""
+ATTEMPT, GONE = "attempt", "gone"
+"""What is on record about an attempt, or no longer is."""
+UNMARKED = "unmarked"
+"""A run that could be claimed, and to which nothing leads."""
 ASKS = "asks for work"
 """What a node does when it sends a claim."""
 EDITOR = "editor"
 """Who changes schedules from outside."""
+TRANSACTIONAL = "transactional"
+"""What the names of transactional tasks begin with."""
+EFFECT = '"effect"'
+"""What they return: it comes to the store with what they wrote, and in no other way."""
+CUSTOMER = "shop"
+"""Who enqueues runs."""
+PUBLISHER, READER = "press", "reader"
+"""Who emits events, and who reads them."""
+SINK, ARRIVED = "sink", "arrived"
+"""Where a relay delivers them, and what happens there."""
+OPERATOR = "ops"
+"""Who sees to what could not be delivered."""
 
 
 class Call(NamedTuple):
@@ -41,9 +59,7 @@ class Call(NamedTuple):
     def result_of(self, claim: RunRecord) -> Result | None:
         """What this call reported of this claim, if anything."""
         results: Iterable[Result] = ()
-        if self.op == "finish":
-            results = self.args[0]
-        elif self.op == "claim" and len(self.args) > 3:
+        if self.op == "claim" and len(self.args) > 3:
             results = self.args[3]
         mine = claim.id, claim.claim, claim.node
         return next((r for r in results if (r.run_id, r.claim, r.node) == mine), None)
@@ -132,7 +148,7 @@ def show(value: Any) -> str:
         case RunRecord():
             state = f"{value.state}, attempt {value.attempt}"
             claim = f" by {value.node}" if value.node else ""
-            return f"run {value.id} of {value.schedule} ({state}{claim})"
+            return f"run {value.id} of {value.schedule or value.task} ({state}{claim})"
         case Schedule():
             plan = f"v{value.version} next {show(value.next_nominal)}"
             return f"{value.name} {plan}{'' if value.active else ' paused'}"
@@ -140,6 +156,11 @@ def show(value: Any) -> str:
 
 
 def _show_collection(value: Any) -> str:
+    if isinstance(value, LoggedEvent):
+        return f"event {value.id} [{value.key}] at {value.position} (#{value.key_number})"
+    if isinstance(value, Attempt):
+        shown = value.outcome or "running"
+        return f"attempt {value.attempt} of run {value.run} ({shown}, claim {value.claim})"
     if isinstance(value, set | frozenset):
         return "{" + ", ".join(sorted(map(show, value))) + "}"
     if isinstance(value, Mapping):

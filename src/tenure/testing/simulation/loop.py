@@ -113,6 +113,8 @@ class SimulationLoop(_AnyLoop):  # type: ignore[misc]
         self._timers: list[tuple[float, int, _Handle]] = []
         self._count = 0
         self._process: Process | None = None
+        self.active: set[str] = set()
+        """The names of processes that did something since somebody emptied this."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._closed = False
         self._outside = copy_context()
@@ -221,6 +223,7 @@ class SimulationLoop(_AnyLoop):  # type: ignore[misc]
     def kill(self, process: Process) -> None:
         """From now on no line of its code runs."""
         process.dead = True
+        self.active.add(process.name)
         process.held.clear()
 
     def run_until_complete(self, future: Any) -> Any:
@@ -273,6 +276,8 @@ class SimulationLoop(_AnyLoop):  # type: ignore[misc]
             if spent > _AT_ONE_INSTANT:
                 raise Livelock(f"at {self.now:.6f} time stands still; next would be {handle}")
             self._process = process
+            if process is not None:
+                self.active.add(process.name)
             handle._context.run(handle._callback, *handle._args)
         self._process = None
 

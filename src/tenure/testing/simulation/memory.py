@@ -9,10 +9,19 @@ from typing import Any
 from tenure.backends.base import Backend
 from tenure.backends.memory import MemoryBackend
 from tenure.backends.memory.leases import MemoryLeases
-from tenure.clock import Clock
-from tenure.model import Grant, Holder, LeaseRecord, Occurrence, RunRecord, RunState
-from tenure.presence import PRESENCE
-from tenure.testing.simulation.history import OCCURRENCE, PRUNED, RUN
+from tenure.model import (
+    Attempt,
+    Grant,
+    Holder,
+    LeaseRecord,
+    LoggedEvent,
+    Occurrence,
+    RunRecord,
+    RunState,
+)
+from tenure.node.presence import PRESENCE
+from tenure.process.clock import Clock
+from tenure.testing.simulation.history import ATTEMPT, EMITTED, GONE, OCCURRENCE, PRUNED, RUN
 from tenure.testing.simulation.loop import Process
 from tenure.testing.simulation.store import Row, StoreClock
 
@@ -48,7 +57,7 @@ class HintedLeases(MemoryLeases):
         holder = lease.holder.id
         return holder not in self.dead and not (lease.fenced and holder in self.rumoured)
 
-    async def suspect(self, record: Any) -> bool:
+    async def suspect(self, record: Any, wait: float = 0.0) -> bool:
         return record.holder in self.dead or (record.fenced and record.holder in self.rumoured)
 
 
@@ -78,6 +87,8 @@ class InMemory:
         self._tables = self._backend.tables
         self._runs: dict[int, RunRecord] = {}
         self._recorded: dict[object, Occurrence] = {}
+        self._events: dict[str, LoggedEvent] = {}
+        self._attempts: dict[tuple[int, int], Attempt] = {}
 
     def of(self, process: Process) -> Backend:
         return self._backend
@@ -96,6 +107,22 @@ class InMemory:
         for run in changed:
             self._runs[run.id] = run
             yield RUN, run.state, run
+        events = self._tables.events
+        for event in [e for e in events.values() if self._events.get(e.id) is not e]:
+            self._events[event.id] = event
+            yield EMITTED, "placed" if event.position else "stored", event
+        yield from self._attempted()
+
+    def _attempted(self) -> Iterator[Row]:
+        present = {
+            (a.run, a.claim): a for of in self._tables.attempts.values() for a in of.values()
+        }
+        for slot in [slot for slot in self._attempts if slot not in present]:
+            yield ATTEMPT, GONE, self._attempts.pop(slot)
+        for slot, attempt in present.items():
+            if self._attempts.get(slot) is not attempt:
+                self._attempts[slot] = attempt
+                yield ATTEMPT, attempt.outcome or "running", attempt
 
     def _pruned(self) -> Iterator[Row]:
         for run_id in [run_id for run_id in self._runs if run_id not in self._tables.runs]:

@@ -17,7 +17,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from tenure.backends.base import LeaseStore, ReleaseStore, RunStore, ScheduleStore, Wakeups
+from tenure.backends.base import (
+    EditionStore,
+    EventStore,
+    Joined,
+    LeaseStore,
+    Now,
+    Office,
+    RelayStore,
+    RunStore,
+    ScheduleStore,
+    Wakeups,
+)
 from tenure.errors import StoreUnavailable
 from tenure.testing.simulation.history import ASKS, NETWORK, Call, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
@@ -64,6 +75,8 @@ class Link:
         """None, or "refused", "requests" or "replies": what the partition does."""
         self.fading = False
         """Replies are slow: what often comes before a partition."""
+        self.dies_at: int | None = None
+        """Before which statement of its next transaction its process dies."""
 
     @property
     def name(self) -> str:
@@ -126,14 +139,30 @@ class Network:
     def leases(self, link: Link) -> LeaseStore:
         return cast(LeaseStore, _Proxy(self, link, "leases"))
 
+    def office(self, link: Link) -> Office:
+        return cast(Office, _Proxy(self, link, "office"))
+
     def schedules(self, link: Link) -> ScheduleStore:
         return cast(ScheduleStore, _Proxy(self, link, "schedules"))
 
-    def releases(self, link: Link) -> ReleaseStore:
-        return cast(ReleaseStore, _Proxy(self, link, "releases"))
+    def editions(self, link: Link) -> EditionStore:
+        return cast(EditionStore, _Proxy(self, link, "editions"))
 
     def runs(self, link: Link) -> RunStore:
         return cast(RunStore, _Proxy(self, link, "runs"))
+
+    def events(self, link: Link) -> EventStore:
+        return cast(EventStore, _Proxy(self, link, "events"))
+
+    def relays(self, link: Link) -> RelayStore:
+        return cast(RelayStore, _Proxy(self, link, "relays"))
+
+    def now(self, link: Link) -> Now:
+        return cast(Now, _Proxy(self, link, "").now)
+
+    def joined(self, link: Link) -> Joined:
+        parts = self.schedules(link), self.runs(link), self.now(link), _confirm, self.events(link)
+        return Joined(*parts)
 
     def wakeups(self, link: Link) -> Wakeups:
         return _Wakeups(self, link)
@@ -142,7 +171,7 @@ class Network:
         self, link: Link, part: str, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> asyncio.Future[Any]:
         request = _Request(link, part, op, args, kwargs, self._loop.create_future())
-        if op == "claim":
+        if op == "claim" and args[2]:
             # Whether its node may is decided when it asks, however late that comes to the store.
             self._store.observe()
             self._history.add(self._loop.now, link.name, NETWORK, ASKS, args[0])
@@ -200,7 +229,8 @@ class Network:
         self._execute(request)
 
     def _execute(self, request: _Request) -> None:
-        store = getattr(self._store.medium.of(request.link.process), request.part)
+        backend = self._store.medium.of(request.link.process)
+        store = getattr(backend, request.part) if request.part else backend
         operation = getattr(store, request.op)(*request.args, **request.kwargs)
         self._advance(request, operation, None)
 
@@ -209,7 +239,7 @@ class Network:
         may wait in between; then it goes on from here."""
         result, error = None, None
         medium, link = self._store.medium, request.link
-        if self.trap is not None:
+        if self.trap is not None or link.dies_at is not None:
             medium.watch = lambda number: self._within(link, request.op, number)
         try:
             waits_for = operation.send(None)
@@ -230,6 +260,8 @@ class Network:
     def _within(self, link: Link, op: str, number: int) -> None:
         if self.trap is not None:
             self.trap(link, op, f"at statement {number} of")
+        if number == link.dies_at:
+            self._loop.kill(link.process)
         if link.process.dead:
             raise Crashed
 
@@ -296,3 +328,7 @@ class _Wakeups:
 
     def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._network.subscribe(self._link, topic, callback)
+
+
+async def _confirm(run: int, claim: int, node: str) -> bool:
+    raise NotImplementedError("no user's transaction is simulated")

@@ -9,18 +9,24 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from tenure.backends.base import lease_topic
-from tenure.elector import Elector
+from tenure.backends.base import Stores, lease_topic
 from tenure.errors import StoreError
 from tenure.facts import Fact, Facts
 from tenure.model import Holder
-from tenure.node import Node
+from tenure.node.elector import Elector
+from tenure.node.node import Node
+from tenure.node.service import Surroundings
 from tenure.settings import Settings
-from tenure.tasks import Run, Task, Tasks
+from tenure.tasks.registry import Tasks
+from tenure.tasks.results import Kept
+from tenure.tasks.run import Run
+from tenure.tasks.task import CONNECTION, Task
+from tenure.tasks.transactional import lost, succeeded
 from tenure.testing.execution import awaited
-from tenure.testing.simulation.history import BODY, EPOCH, FACT, History
+from tenure.testing.simulation.history import BODY, EFFECT, EPOCH, FACT, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 from tenure.testing.simulation.network import Link, Network
+from tenure.testing.simulation.relaying import Broker
 
 GUARD = "guard"
 
@@ -49,7 +55,7 @@ class NodeClock:
         await asyncio.sleep(seconds)  # noqa: TID251 - on this loop it is virtual
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
-        # As `tenure.clock.wait_event` does, without its timeout: services do little else than
+        # As `wait_event` does, without its timeout: services do little else than
         # wait, and this takes a third off a history.
         if not event.is_set() and (seconds is None or seconds > 0):
             waiter = self._loop.create_future()
@@ -104,6 +110,7 @@ class SimulatedNode:
         guard: bool = False,
         build: BuildNode = Node,
         observe: Callable[[], None] = lambda: None,
+        broker: Broker | None = None,
     ) -> None:
         self.name = name
         self.process = Process(name, rate, origin)
@@ -119,30 +126,42 @@ class SimulatedNode:
         self._stopped_at = 0.0
         self._suspended = False
         leases = network.leases(self.link)
+        self._runs = network.runs(self.link)
         self._wakeups = network.wakeups(self.link)
         facts = _Recorded(self)
+        stores = Stores(
+            leases,
+            network.office(self.link),
+            network.schedules(self.link),
+            network.editions(self.link),
+            self._runs,
+            network.events(self.link),
+            network.relays(self.link),
+            self._wakeups,
+            self._wakeups,
+            network.now(self.link),
+        )
+        around = Surroundings(self.clock, facts, settings)
+        relays: dict[str, Any] = {}
+        if broker is not None:
+            relays["relays"] = [(broker.relay, broker.sink(name, self.clock))]
         self.node = build(
-            leases=leases,
-            schedules=network.schedules(self.link),
-            releases=network.releases(self.link),
-            runs=network.runs(self.link),
-            wakeups=self._wakeups,
-            tasks=tasks,
-            execute=awaited(self._execute),
-            settings=settings,
-            clock=self.clock,
-            facts=facts,
+            stores,
+            around,
+            tasks,
+            awaited(self._execute),
             app="simulation",
             location="simulation",
             new_holder=self._new_holder,
+            **relays,
         )
-        self.code = self.node.declarer.release, sorted(task.name for task in tasks)
-        """Its release, and the tasks that it knows."""
+        self.code = self.node.rollout.edition, sorted(task.name for task in tasks)
+        """Its edition, and the tasks that it knows."""
         self._guard: Elector | None = None
         if guard:
             # A lease that all nodes want and no fence protects: as users' locks are.
             holder, keeper = self.node.presence.holder, self.node.keeper
-            self._guard = Elector(GUARD, holder, leases, keeper, settings, self.clock, facts)
+            self._guard = Elector(GUARD, holder, leases, keeper, around)
 
     @property
     def alive(self) -> bool:
@@ -187,6 +206,12 @@ class SimulatedNode:
             if held.over is None and now < held.deadline
         ]
 
+    def trusts_until(self) -> float:
+        """When the next of those ends, unless it is renewed: in true time."""
+        deadlines = [held.deadline for held in self.node.keeper.held if held.over is None]
+        process = self.process
+        return min(((d - process.origin) / process.rate for d in deadlines), default=float("inf"))
+
     def told(self, fact: Fact) -> None:
         self._history.add(self._loop.now, self.name, FACT, fact.name, fact)
         if fact.name in _LEASE_FACTS:
@@ -196,7 +221,7 @@ class SimulatedNode:
         while not self.stopping:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(self._settings.ttl):
-                    await self.node.declarer.declare()
+                    await self.node.rollout.declare()
                 break
             await self.clock.sleep(0.25)
         if not self.stopping:
@@ -224,15 +249,30 @@ class SimulatedNode:
         kwargs: dict[str, Any] = dict(run.kwargs)
         if task.run_parameter is not None:
             kwargs[task.run_parameter] = run
+        if task.options.transactional:
+            kwargs[CONNECTION] = None
         outcome = "cancelled"
         try:
             async with asyncio.timeout(timeout):
                 result = task.function(**kwargs)
                 if inspect.isawaitable(result):
                     await result
+                if task.options.transactional:
+                    self._history.add(self._loop.now, self.name, BODY, "ended", about)
+                    await self._commit(run)
             outcome = "ended"
         except Exception as error:
             outcome = f"raised {type(error).__name__}"
             raise
         finally:
             self._history.add(self._loop.now, self.name, BODY, outcome, about)
+
+    async def _commit(self, run: Run) -> None:
+        """The effects of a transactional task, and its run: one operation of the store."""
+        run.committed = None
+        result = succeeded(run, Kept(EFFECT))
+        async with asyncio.timeout(self._settings.call_timeout):
+            batch = await self._runs.claim(run.node, (), 0, [result])
+        run.committed = batch.kept == [True]
+        if not run.committed:
+            raise lost(run)

@@ -8,19 +8,23 @@ from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
-from tenure.node import Node
+from tenure.node.node import Node
 from tenure.settings import Settings
-from tenure.tasks import Tasks
+from tenure.tasks.registry import Tasks
 from tenure.testing.simulation.chaos import Chaos
+from tenure.testing.simulation.control import CONTROL, Controller
 from tenure.testing.simulation.faults import KINDS, Plan, draw, roll_out
 from tenure.testing.simulation.history import END, TRUST, History
 from tenure.testing.simulation.loop import SimulationLoop
 from tenure.testing.simulation.memory import InMemory
 from tenure.testing.simulation.network import Network, Weather
 from tenure.testing.simulation.node import BuildNode, SimulatedNode
+from tenure.testing.simulation.publishing import Publisher, Reader
+from tenure.testing.simulation.relaying import Broker, Replayer
 from tenure.testing.simulation.sqlite import OnSQLite
 from tenure.testing.simulation.store import BuildMedium, SimulatedStore, StoreClock
-from tenure.testing.simulation.workload import Editor, Workload, random_releases
+from tenure.testing.simulation.trust import Trust
+from tenure.testing.simulation.workload import Customer, Operator, Workload, random_editions
 
 SETTINGS = Settings(
     ttl=2.0,
@@ -47,18 +51,21 @@ def simulate(
     seed: int,
     *,
     nodes: int | None = None,
-    faults: Collection[str] = tuple(KINDS),
+    faults: Collection[str] = (*KINDS, CONTROL),
     weather: Weather | None = None,
-    workload: Workload = random_releases,
+    workload: Workload = random_editions,
     settings: Settings | None = None,
     build_node: BuildNode = Node,
     store: str | BuildMedium = "memory",
+    plan: Plan | None = None,
 ) -> History:
     """The history of a cluster with all the faults that this seed holds. No real time passes.
 
     `check` says whether it kept the promises. `workload` makes the tasks, yours for example;
     `faults` names the kinds of faults that may happen, `weather` says how unreliable the network
     is meanwhile; both are drawn from the seed unless given. `store` is "memory" or "sqlite".
+    `plan` says all that goes wrong, and when; it is drawn from the seed unless given. With a plan
+    of yours `faults` says nothing: nobody cancels or retries runs, and nothing is rolled out.
     """
     collecting = gc.isenabled()
     # A history is short and makes little garbage that is not freed at once: looking for it over
@@ -67,7 +74,10 @@ def simulate(
     try:
         build = STORES[store] if isinstance(store, str) else store
         embedded = isinstance(build, type) and issubclass(build, OnSQLite)
-        plan = draw(_source(seed, "plan"), nodes, faults, embedded=embedded)
+        if plan is None:
+            plan = draw(_source(seed, "plan"), nodes, faults, embedded=embedded)
+        else:
+            faults = ()
         if weather is not None:
             plan.weather = weather
         if settings is None:
@@ -81,7 +91,11 @@ def simulate(
             gc.enable()
 
 
-_PARTS = ("network", "tasks", "edits", "chaos", "releases")
+_PARTS = ("network", "tasks", "edits", "chaos", "editions", "enqueues", "control", "events")
+RELAYED = 0.4
+"""In so many histories events are relayed."""
+LAST_RUNS = 8.0
+"""So many seconds before the end the last run is enqueued."""
 
 
 def _source(seed: int, part: str) -> Random:
@@ -102,7 +116,8 @@ class Simulation:
         build_node: BuildNode,
         build_medium: BuildMedium,
     ) -> None:
-        network, tasks, edits, chaos, rollouts = (_source(seed, part) for part in _PARTS)
+        sources = [_source(seed, part) for part in _PARTS]
+        network, tasks, edits, chaos, rollouts, enqueues, control, events = sources
         self.plan = plan
         self.loop = SimulationLoop()
         clock = StoreClock(self.loop)
@@ -112,13 +127,23 @@ class Simulation:
         self.network = Network(self.loop, self.store, self.history, network, self.plan.embedded)
         self._settings = settings
         made = workload(tasks)
-        self._releases = [made] if isinstance(made, Tasks) else list(made)
+        self._editions = [made] if isinstance(made, Tasks) else list(made)
         self._rollouts: list[tuple[float, int]] = []
-        if len(self._releases) > 1 and "stop" in faults:
-            self._rollouts = roll_out(rollouts, plan, len(self._releases))
+        if len(self._editions) > 1 and "stop" in faults:
+            self._rollouts = roll_out(rollouts, plan, len(self._editions))
         self._build_node = build_node
         self._starts = 0
-        editor = Editor(self.loop, self.network, self.history, self._releases, settings, edits)
+        editor = Operator(self.loop, self.network, self.history, self._editions, settings, edits)
+        around = self.loop, self.network, self.history
+        self._customer = Customer(*around, self._editions[0], settings, enqueues)
+        self._publisher = Publisher(*around, settings, events)
+        self._reader = Reader(self.loop, self.network, settings, events)
+        self._broker: Broker | None = None
+        relays = _source(seed, "relays")
+        if workload is random_editions and relays.random() < RELAYED:
+            self._broker = Broker(self.loop, self.history, plan.quiet_from, relays)
+            self._replayer = Replayer(*around, settings, relays)
+        self._enqueues = workload is random_editions  # whether yours can be run so, who knows
         self.chaos = Chaos(
             self.plan,
             self.loop,
@@ -129,7 +154,10 @@ class Simulation:
             self._new_node,
             chaos,
         )
-        self._trusted: tuple[tuple[str, str, int], ...] = ()
+        if CONTROL in faults:
+            controller = Controller(self.loop, self.network, self.history, settings, control)
+            controller.begin(plan.quiet_from)
+        self._trust = Trust(self.loop, self.chaos.nodes)
         self.store.observe = self._observe
 
     def run(self) -> History:
@@ -143,6 +171,12 @@ class Simulation:
 
     async def _main(self) -> None:
         self.chaos.begin()
+        if self._enqueues:
+            self._customer.begin(self.plan.until - LAST_RUNS)
+            self._publisher.begin(self.plan.until - LAST_RUNS)
+            self._reader.begin()
+        if self._broker is not None:
+            self._replayer.begin()
         await asyncio.sleep(self.plan.until)  # noqa: TID251 - virtual
         self._observe()
         self.history.add(self.loop.now, "*", END, "schedules", self.store.medium.state())
@@ -159,7 +193,7 @@ class Simulation:
             self.loop,
             self.network,
             self.history,
-            self._release(),
+            self._edition(),
             self._settings,
             rate=self.plan.rates[place],
             origin=1_000.0 * self._starts,
@@ -167,16 +201,15 @@ class Simulation:
             guard=self.plan.guard,
             build=self._build_node,
             observe=self._observe,
+            broker=self._broker,
         )
 
-    def _release(self) -> Tasks:
+    def _edition(self) -> Tasks:
         """The code that a node starts with at this time."""
-        begun = [release for at, release in self._rollouts if at <= self.loop.now]
-        return self._releases[begun[-1] if begun else 0]
+        begun = [edition for at, edition in self._rollouts if at <= self.loop.now]
+        return self._editions[begun[-1] if begun else 0]
 
     def _observe(self) -> None:
         """Note who trusts which lease, whenever that has changed."""
-        trusted = tuple(lease for node in self.chaos.nodes for lease in node.trusted())
-        if trusted != self._trusted:
-            self._trusted = trusted
-            self.history.add(self.loop.now, "*", TRUST, "trusted", trusted)
+        if self._trust.look():
+            self.history.add(self.loop.now, "*", TRUST, "trusted", self._trust.all())

@@ -16,27 +16,38 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenure.backends import rows as from_rows
 from tenure.backends.base import Backend
 from tenure.backends.memory.wakeups import MemoryWakeups
-from tenure.backends.sql import load
+from tenure.backends.shared import attempt_rows, event_rows
+from tenure.backends.shared import rows as from_rows
+from tenure.backends.shared.sql import load
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.lockfile import LockFile
+from tenure.backends.sqlite.locks.lockfile import LockFile
 from tenure.backends.sqlite.machine import Machine
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
-from tenure.clock import SystemClock, from_micros
-from tenure.model import Occurrence, RunRecord, RunState
-from tenure.testing.simulation.history import OCCURRENCE, PRUNED, RUN
+from tenure.model import Attempt, Occurrence, RunRecord, RunState
+from tenure.process.clock import SystemClock, from_micros
+from tenure.process.threads import Threads
+from tenure.testing.simulation.history import (
+    ATTEMPT,
+    EMITTED,
+    GONE,
+    OCCURRENCE,
+    PRUNED,
+    RUN,
+    UNMARKED,
+)
 from tenure.testing.simulation.loop import Process
 from tenure.testing.simulation.store import Row, StoreClock
-from tenure.threads import Threads
 
 T = TypeVar("T")
 _run = partial(from_rows.run, when=from_micros)
 _occurrence = partial(from_rows.occurrence, when=from_micros)
+_attempt = partial(attempt_rows.attempt, when=from_micros)
 _schedule = partial(from_rows.schedule, when=from_micros)
+_logged = partial(event_rows.logged, when=from_micros)
 
 _sql = load("tenure.testing.simulation", "sqlite.sql")
 
@@ -62,6 +73,7 @@ class OnSQLite:
         self._read_to = 0
         self._runs: dict[int, RunRecord] = {}
         self._occurrences: dict[tuple[Any, ...], Occurrence] = {}
+        self._attempts: dict[tuple[int, int], Attempt] = {}
 
     def of(self, process: Process) -> Backend:
         backend = self._backends.get(process.name)
@@ -104,6 +116,19 @@ class OnSQLite:
         for run in changed:
             self._runs[run.id] = run
             yield RUN, run.state, run
+        for line in [line for line in log if line["what"] == "event"]:
+            for row in self._own.execute(_sql["event"], (line["uid"],)):
+                yield EMITTED, "placed", _logged(row)
+        attempted = [line for line in log if line["what"] == "attempt"]
+        for slot in dict.fromkeys((line["uid"], line["kind"]) for line in attempted):
+            row = self._own.execute(_sql["attempt"], slot).fetchone()
+            if row is None:
+                yield ATTEMPT, GONE, self._attempts.pop(slot)
+            else:
+                attempt = self._attempts[slot] = _attempt(row)
+                yield ATTEMPT, attempt.outcome or "running", attempt
+        for row in self._own.execute(_sql["unmarked"]):
+            yield UNMARKED, op, _run(row)
 
     def state(self) -> dict[str, list[Any]]:
         schedules = self._own.execute(_sql["schedules"])

@@ -15,9 +15,24 @@ from tenure.testing.simulation.history import EPOCH, STORE, Call, History
 from tenure.testing.simulation.loop import Process, SimulationLoop
 
 _TABLE_OPS = frozenset(
-    {"fire", "change", "run_now", "backfill", "remove", "claim", "finish", "recover", "prune"}
+    {
+        "fire",
+        "change",
+        "run_now",
+        "backfill",
+        "enqueue",
+        "remove",
+        "claim",
+        "recover",
+        "prune",
+        "cancel",
+        "retry",
+        "append",
+        "sequence",
+        "report",
+    }
 )
-_TRUST_OPS = frozenset({"acquire", "release", "take_office", "fire", "claim", "recover"})
+_TRUST_OPS = frozenset({"acquire", "release", "take", "fire", "claim", "recover"})
 
 Row = tuple[str, str, Any]
 """Its kind (of the history), what became of it, and the row itself."""
@@ -64,7 +79,8 @@ class Medium(Protocol):
         ...
 
     def changes(self, op: str) -> Iterable[Row]:
-        """What this operation, which was just executed, has changed: occurrences, then runs."""
+        """What this operation, which was just executed, has changed: occurrences, then runs, then
+        events."""
         ...
 
     def state(self) -> dict[str, list[Any]]:

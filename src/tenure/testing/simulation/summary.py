@@ -9,6 +9,7 @@ from tenure.testing.simulation.checker import Violation
 from tenure.testing.simulation.history import (
     ASKS,
     BODY,
+    CUSTOMER,
     EDITOR,
     FACT,
     FAULT,
@@ -70,7 +71,7 @@ def _counted(event: Event) -> tuple[str, str] | None:
     """Under which title, and as what."""
     kind, what = event.kind, event.what
     if kind == FAULT:
-        if event.source == EDITOR:
+        if event.source in (EDITOR, CUSTOMER):
             return "people", what
         if what in _NO_FAULTS or what == "edit":
             return None

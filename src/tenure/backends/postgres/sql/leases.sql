@@ -2,46 +2,75 @@
 SELECT *, now() AS now FROM {schema}.lease WHERE namespace = %(namespace)s AND name = %(name)s;
 
 -- name: page
--- Those whose names begin with the prefix: `beyond` is the first text after them, in the order of
--- bytes. starts_with() with a parameter would read all of the namespace, and so would any comparison
--- in another collation than the index has.
-SELECT *, now() AS now FROM {schema}.lease
-WHERE namespace || '/' = %(namespace)s || '/' AND name COLLATE "C" >= %(prefix)s
-  AND name COLLATE "C" < %(beyond)s AND name COLLATE "C" > %(after)s
-ORDER BY name COLLATE "C" LIMIT %(limit)s::bigint;
+-- A range of names, so that the index is used: `beyond` is the first text after all that begin with the
+-- prefix, in the order of bytes. starts_with() with a parameter would read the whole namespace, and so
+-- would a comparison in another collation than the index's.
+-- Joined, because a subquery would list all sessions once for each lease.
+SELECT l.*, now() AS now, l.session IS NOT NULL AND (
+    a.pid IS NULL OR coalesce(a.backend_start <> l.session_start, false)
+) AS gone
+FROM (
+    SELECT * FROM {schema}.lease
+    WHERE namespace || '/' = %(namespace)s || '/' AND name COLLATE "C" >= %(prefix)s
+      AND name COLLATE "C" < %(beyond)s AND name COLLATE "C" > %(after)s
+    ORDER BY name COLLATE "C" LIMIT %(limit)s::bigint
+) AS l LEFT JOIN pg_stat_activity a ON a.pid = l.session
+ORDER BY l.name COLLATE "C";
+
+-- name: greatest_of_all
+-- Replaces a damaged floor: each term that was granted after something was forgotten is above it. Part of
+-- other statements; the server evaluates it only if it is needed.
+(
+    SELECT greatest(1, max(known.term)) FROM (
+        SELECT l.term FROM {schema}.lease l WHERE l.namespace || '/' = %(namespace)s || '/'
+        UNION ALL
+        SELECT h.term FROM {schema}.lease_history h WHERE h.namespace || '/' = %(namespace)s || '/'
+    ) AS known WHERE known.term <= %(highest)s
+);
 
 -- name: acquire
--- The one statement that decides. It takes a lease that is free, is the caller's own, or is exactly
--- the one (holder, term, counter) that the caller has evidence against; the evidence was judged by
--- the rules in judge.py, and a renewal since then changes the counter.
+-- The one statement that decides. It takes a lease that is free, or the caller's own, or exactly the one
+-- (holder, term, counter) that the caller has evidence against. That evidence was judged by the rules in
+-- liveness.py; if the holder has renewed since, the counter differs and nothing is taken.
 --
--- The new term is above all that is known of the name, and above all that may have been forgotten. What
--- is read here is of one moment: it shows a record, or the floor that was raised when that was dropped.
+-- The new term is above every known term of the name and above the floor. Both are read from one snapshot,
+-- which shows either a record or the floor that was raised when the record was dropped. A term above
+-- `highest` was put there by hand and is ignored.
 --
--- Returns one row: the term, if it was taken; else the lease as it was when the statement began. Of
--- two that begin at once the second may see nothing, or what was true a moment before: it asks again.
+-- Returns one row: `base`, which the new term had to exceed, and either the new term (`taken`) or the lease
+-- as it was when the statement began. If two statements begin at once, the loser may see no lease or an
+-- outdated one; it asks again.
 WITH before AS (
     SELECT * FROM {schema}.lease
     WHERE namespace = %(namespace)s AND name = %(name)s
 ), last AS (
     SELECT term FROM {schema}.lease_history
-    WHERE namespace = %(namespace)s AND name = %(name)s ORDER BY term DESC LIMIT 1
+    WHERE namespace = %(namespace)s AND name = %(name)s AND term BETWEEN 1 AND %(highest)s
+    ORDER BY term DESC LIMIT 1
 ), base AS (
     SELECT greatest(
-        %(floor)s::bigint, (SELECT term FROM before), (SELECT term FROM last),
-        (SELECT term FROM {schema}.lease_floor WHERE namespace = %(namespace)s)) AS term
+        %(floor)s::bigint, (SELECT term FROM before WHERE term <= %(highest)s),
+        (SELECT term FROM last), (
+            SELECT CASE WHEN f.term BETWEEN 0 AND %(highest)s THEN f.term ELSE {greatest_of_all} END
+            FROM {schema}.lease_floor f WHERE f.namespace = %(namespace)s)) AS term
 ), taken AS (
     INSERT INTO {schema}.lease AS lease (
         namespace, name, term, holder, host, pid, boot, pid_namespace, started, session,
         session_start, ttl, fenced, counter, acquired_at, renewed_at, expires_at, expires_boot, info
-    ) VALUES (
-        %(namespace)s, %(name)s, (SELECT term FROM base) + 1, %(holder)s, %(host)s, %(pid)s, %(boot)s,
-        %(pid_namespace)s, %(started)s, %(session)s, %(session_start)s, %(ttl)s, %(fenced)s, 0,
+    )
+    SELECT
+        %(namespace)s, %(name)s, base.term + 1, %(holder)s, %(host)s, %(pid)s, %(boot)s,
+        %(pid_namespace)s, %(started)s,
+        -- As in `renew`: no session but the one in which this is executed.
+        CASE WHEN %(session)s::integer = pg_backend_pid() THEN %(session)s::integer END,
+        CASE WHEN %(session)s::integer = pg_backend_pid() THEN %(session_start)s::timestamptz END,
+        %(ttl)s, %(fenced)s, 0,
         now(), now(), now() + make_interval(secs => %(ttl)s),
         %(boot_now)s::double precision + %(ttl)s, %(info)s
-    )
+    FROM base WHERE base.term < %(highest)s
     ON CONFLICT (namespace, name) DO UPDATE SET
-        term = greatest(lease.term + 1, excluded.term),
+        term = CASE WHEN lease.term < %(highest)s THEN greatest(lease.term + 1, excluded.term)
+            ELSE excluded.term END,
         holder = excluded.holder,
         host = excluded.host,
         pid = excluded.pid,
@@ -58,15 +87,18 @@ WITH before AS (
         expires_at = excluded.expires_at,
         expires_boot = excluded.expires_boot,
         info = excluded.info
-    WHERE lease.holder IS NULL
-       OR lease.holder = excluded.holder
-       OR (lease.holder = %(dead_holder)s AND lease.term = %(dead_term)s
-           AND lease.counter = %(dead_counter)s)
+    WHERE lease.term <> %(highest)s
+      AND (lease.holder IS NULL
+           OR lease.holder = excluded.holder
+           OR (lease.holder = %(dead_holder)s AND lease.term = %(dead_term)s
+               AND lease.counter = %(dead_counter)s))
     RETURNING lease.term, lease.acquired_at
 ), ended AS (
-    -- The term as a value and not by a join: so the index finds the one line, however many a much
-    -- used name has.
-    UPDATE {schema}.lease_history h SET ended_at = taken.acquired_at,
+    -- The term comes from a subquery, not a join, so that the index finds the one line even if the name
+    -- has a long history.
+    -- One that was taken from a silent holder ended when it expired.
+    UPDATE {schema}.lease_history h SET ended_at = greatest(h.acquired_at, least(taken.acquired_at, (
+            SELECT expires_at FROM before WHERE holder <> %(holder)s))),
         reason = CASE WHEN EXISTS (SELECT 1 FROM before) THEN %(reason)s ELSE %(deleted)s END
     FROM taken
     WHERE h.namespace = %(namespace)s AND h.name = %(name)s
@@ -76,31 +108,48 @@ WITH before AS (
     SELECT %(namespace)s, %(name)s, taken.term, %(holder)s, %(host)s, %(pid)s, taken.acquired_at
     FROM taken
 )
--- Column by column: what is prepared must not change when a migration adds one.
+-- Each column by name: a prepared statement fails if a migration changes its result.
 SELECT taken.term AS taken, was.name, was.term, was.holder, was.host, was.pid, was.boot,
        was.pid_namespace, was.started, was.session, was.session_start, was.ttl, was.fenced,
        was.counter, was.acquired_at, was.renewed_at, was.expires_at, was.expires_boot, was.info,
-       was.now
-FROM (SELECT 1) AS always
+       was.now, base.term AS base, taken.acquired_at AS taken_at, (SELECT holder FROM before) AS held_before
+FROM base
 LEFT JOIN taken ON true
 LEFT JOIN (SELECT *, now() AS now FROM before WHERE NOT EXISTS (SELECT 1 FROM taken)) AS was ON true;
 
 -- name: renew
--- The namespace comes with each name: if it was known beforehand, the server might read all of it.
+-- The namespace is joined, not a constant: with a constant the planner may choose to read all of it.
+--
+-- Overwrites everything that decides when the lease ends, so that a row edited by hand is repaired. Only
+-- the counter builds on the stored value. Candidates watch it, so it changes even if it was damaged.
+--
+-- Renewals use the session that candidates watch. If that connection was just replaced, the session is
+-- cleared until the next renewal: otherwise the end of the old session would look like the holder's death.
 WITH g AS MATERIALIZED (
     SELECT %(namespace)s::text AS namespace, x.*
-    FROM unnest(%(names)s::text[], %(holders)s::text[], %(terms)s::bigint[]) AS x (name, holder, term)
+    FROM unnest(%(names)s::text[], %(holders)s::text[], %(terms)s::bigint[],
+        %(ttls)s::double precision[]) AS x (name, holder, term, ttl)
 )
 UPDATE {schema}.lease l SET
-    counter = l.counter + 1, renewed_at = now(),
-    expires_at = now() + make_interval(secs => l.ttl),
-    boot = %(boot)s, expires_boot = %(boot_now)s::double precision + l.ttl,
-    session = %(session)s, session_start = %(session_start)s
+    counter = CASE WHEN l.counter BETWEEN 0 AND 9007199254740991 THEN l.counter + 1 ELSE 0 END,
+    renewed_at = now(), ttl = g.ttl, expires_at = now() + make_interval(secs => g.ttl),
+    boot = %(boot)s, expires_boot = %(boot_now)s::double precision + g.ttl,
+    session = CASE WHEN %(session)s::integer = pg_backend_pid() THEN %(session)s::integer END,
+    session_start = CASE WHEN %(session)s::integer = pg_backend_pid()
+        THEN %(session_start)s::timestamptz END
 FROM g
 WHERE l.namespace = g.namespace AND l.name = g.name AND l.holder = g.holder AND l.term = g.term
 RETURNING l.name, l.holder, l.term;
 
+-- name: describe
+UPDATE {schema}.lease SET info = %(info)s
+WHERE namespace = %(namespace)s AND name = %(name)s AND holder = %(holder)s AND term = %(term)s
+RETURNING 1;
+
 -- name: release
+-- Every process that waits for a lease holds a shared advisory lock on its channel. If the exclusive lock
+-- is granted, nobody waits and no notification is sent. It is kept until the transaction ends, so a process
+-- that begins to wait meanwhile gets its lock after the commit, and then finds the lease free.
 WITH freed AS (
     UPDATE {schema}.lease SET holder = NULL
     WHERE namespace = %(namespace)s AND name = %(name)s AND holder = %(holder)s AND term = %(term)s
@@ -110,26 +159,43 @@ WITH freed AS (
     FROM freed
     WHERE h.namespace = %(namespace)s AND h.name = %(name)s AND h.term = %(term)s
 )
-SELECT pg_notify(%(channel)s, %(topic)s) FROM freed;
+SELECT CASE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(%(channel)s::text, 0))
+    THEN pg_notify(%(channel)s, %(topic)s) END FROM freed;
 
 -- name: evict
+-- Sets every column, so that nothing unreadable stays in a damaged row. The holder's line of history is
+-- the last one; its term stands in for a damaged one.
 WITH before AS (
     SELECT *, now() AS now FROM {schema}.lease
     WHERE namespace = %(namespace)s AND name = %(name)s AND holder IS NOT NULL
+      AND (%(term)s::bigint IS NULL OR term = %(term)s)
     FOR UPDATE
+), last AS (
+    SELECT term FROM {schema}.lease_history
+    WHERE namespace = %(namespace)s AND name = %(name)s AND term BETWEEN 1 AND %(highest)s
+    ORDER BY term DESC LIMIT 1
 ), freed AS (
-    UPDATE {schema}.lease l SET holder = NULL, term = l.term + 1
+    UPDATE {schema}.lease l SET
+        holder = NULL, counter = 0, fenced = false, info = '{{}}',
+        renewed_at = CASE WHEN isfinite(l.renewed_at) THEN least(l.renewed_at, before.now)
+            ELSE before.now END,
+        term = least(%(highest)s, 1 + greatest(
+            0, (SELECT term FROM last), CASE WHEN l.term <= %(highest)s THEN l.term END)),
+        ttl = CASE WHEN l.ttl > 0 AND l.ttl <= %(longest)s THEN l.ttl ELSE %(longest)s END,
+        acquired_at = NULL, expires_at = NULL, expires_boot = NULL, host = NULL, pid = NULL,
+        boot = NULL, pid_namespace = NULL, started = NULL, session = NULL, session_start = NULL
     FROM before WHERE l.namespace = before.namespace AND l.name = before.name
 ), ended AS (
     UPDATE {schema}.lease_history h SET ended_at = before.now, reason = %(reason)s
     FROM before
-    WHERE h.namespace = before.namespace AND h.name = before.name AND h.term = before.term
-      AND h.ended_at IS NULL
+    WHERE h.namespace = %(namespace)s AND h.name = %(name)s
+      AND h.term = (SELECT term FROM last) AND h.ended_at IS NULL
 )
-SELECT before.*, pg_notify(%(channel)s, %(topic)s) FROM before;
+SELECT before.*, CASE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(%(channel)s::text, 0))
+    THEN pg_notify(%(channel)s, %(topic)s) END FROM before;
 
 -- name: forget
--- Only what is as it was when it was judged. The floor is raised in the same step.
+-- Drops only what has not changed since it was judged, and raises the floor in the same step.
 WITH g AS MATERIALIZED (
     SELECT %(namespace)s::text AS namespace, x.*
     FROM unnest(%(names)s::text[], %(terms)s::bigint[], %(counters)s::bigint[], %(reasons)s::text[])
@@ -141,8 +207,11 @@ WITH g AS MATERIALIZED (
     RETURNING l.namespace, l.name, l.term, l.holder, l.expires_at, g.reason
 ), raised AS (
     INSERT INTO {schema}.lease_floor AS f (namespace, term)
-    SELECT %(namespace)s, max(term) FROM gone HAVING count(*) > 0
-    ON CONFLICT (namespace) DO UPDATE SET term = greatest(f.term, excluded.term)
+    SELECT %(namespace)s, max(term) FROM gone
+    WHERE term BETWEEN 0 AND %(highest)s HAVING count(*) > 0
+    ON CONFLICT (namespace) DO UPDATE SET term = greatest(
+        CASE WHEN f.term BETWEEN 0 AND %(highest)s THEN f.term ELSE {greatest_of_all} END,
+        excluded.term)
 ), ended AS (
     UPDATE {schema}.lease_history h
     SET ended_at = least(gone.expires_at, now()), reason = gone.reason
@@ -153,11 +222,10 @@ WITH g AS MATERIALIZED (
 SELECT count(*) AS forgotten FROM gone;
 
 -- name: forget_history
--- What is too old, and what is too much: of all lines the newest are counted, and of the others
--- Tenure's own are left to their age.
+-- Drops old lines or, if there are none, ended ones beyond the newest `keep`. Tenure's own leases are
+-- excepted from that: they go by age alone.
 --
--- Whether a lease stands for an open line is asked of each by itself: of all at once the server would
--- read all leases.
+-- A subquery for each open line looks for its lease: with a join the server would read all leases.
 WITH old AS (
     SELECT h.ctid FROM {schema}.lease_history h
     WHERE h.namespace || '/' = %(namespace)s || '/'
@@ -186,8 +254,11 @@ WITH old AS (
     RETURNING h.term
 ), raised AS (
     INSERT INTO {schema}.lease_floor AS f (namespace, term)
-    SELECT %(namespace)s, max(term) FROM gone HAVING count(*) > 0
-    ON CONFLICT (namespace) DO UPDATE SET term = greatest(f.term, excluded.term)
+    SELECT %(namespace)s, max(term) FROM gone
+    WHERE term BETWEEN 0 AND %(highest)s HAVING count(*) > 0
+    ON CONFLICT (namespace) DO UPDATE SET term = greatest(
+        CASE WHEN f.term BETWEEN 0 AND %(highest)s THEN f.term ELSE {greatest_of_all} END,
+        excluded.term)
 )
 SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM surplus) AS forgotten;
 
@@ -199,9 +270,11 @@ ORDER BY acquired_at DESC, term DESC LIMIT %(limit)s;
 SELECT * FROM {schema}.lease_history WHERE namespace = %(namespace)s AND name = %(name)s
 ORDER BY term DESC LIMIT %(limit)s;
 
--- name: session_gone
--- Only a clear answer counts: the view shows NULLs to those who may not look.
-SELECT NOT EXISTS (
-    SELECT 1 FROM pg_stat_activity
-    WHERE pid = %(session)s AND (backend_start = %(session_start)s OR backend_start IS NULL)
-) AS gone;
+-- name: look
+-- The lease, and whether its holder's session is gone. For users who may not see a session's details the
+-- view has NULL instead; that counts as "still there".
+SELECT *, now() AS now, NOT EXISTS (
+    SELECT 1 FROM pg_stat_activity a
+    WHERE a.pid = l.session AND (a.backend_start = l.session_start OR a.backend_start IS NULL)
+) AS gone
+FROM {schema}.lease l WHERE namespace = %(namespace)s AND name = %(name)s;

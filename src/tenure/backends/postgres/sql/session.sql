@@ -2,10 +2,11 @@
 SELECT pg_catalog.pg_backend_pid() AS pid;
 
 -- name: settings
--- Says where each function is, and uses no operator: the search path is still anybody's.
+-- Names the schema of each function and uses no operator, because the search path is not ours yet.
 --
--- Every statement of ours has its index. Of a table that has just been filled the server knows
--- nothing, and a plan is kept: it might read all of a table of millions, chosen when it was small.
+-- Sequential scans and hash and merge joins are off, since every statement of ours has its index. While a
+-- table has no statistics the server might choose a plan without it, and keep that plan when the table has
+-- millions of rows.
 SELECT pg_catalog.set_config('search_path', %(path)s, %(local)s),
        pg_catalog.set_config('default_transaction_isolation', 'read committed', %(local)s),
        pg_catalog.set_config('synchronous_commit', CASE

@@ -1,28 +1,40 @@
--- For the scripts below it: did this server begin anew, and may it have forgotten who holds what?
+-- Part of other scripts: did this server start over, and may it have forgotten who holds what?
 --
 -- A server that was restarted, emptied or failed over may not know of a holder that still trusts its
--- lease. For one ttl from the first time anybody asks, nothing is granted that only the lease
--- protects. The server is asked for its run in the same step: what a caller knows of it may be about
--- its predecessor.
+-- lease. So for one ttl after that it grants nothing that only the lease protects. If all that happened to
+-- it is that it was started, that is when it forgot; else the ttl counts from the first question. The
+-- script itself asks for the server's run id, because the caller may know that of its predecessor. If the
+-- noted run id cannot be read, the server counts as one that started over.
 
--- Up for longer than the ttl, never emptied, never a replica: then what is not there never was.
-local function untouched(about, ttl)
-    -- Counted in seconds begun on the clock: it may be almost one less.
-    return tonumber(string.match(about, 'uptime_in_seconds:(-?%d+)')) - 1 >= ttl
-        and not string.find(redis.call('INFO', 'commandstats'), 'cmdstat_flush', 1, true)
+-- Never emptied, never a replica: then it has forgotten nothing since its start. After
+-- repl-backlog-ttl a promoted replica drops its second offset, but not the count of what it was told
+-- and sent.
+local function untouched()
+    local told = redis.call('INFO', 'commandstats')
+    return not string.find(told, 'cmdstat_flush', 1, true)
+        and not string.find(told, 'cmdstat_replicaof', 1, true)
+        and not string.find(told, 'cmdstat_slaveof', 1, true)
+        and not string.find(redis.call('INFO', 'stats'), 'total_net_repl_input_bytes:[1-9]')
         and string.find(redis.call('INFO', 'replication'), 'second_repl_offset:-1', 1, true)
 end
 
--- Returns whether it did, and the time (ms) from which that counts.
+-- Returns whether it may have, and since when (ms).
 local function began_anew(server, ttl, now)
     local about = redis.call('INFO', 'server')
     local run = string.match(about, 'run_id:(%w+)')
-    local known, since = unpack(redis.call('HMGET', server, 'run', 'since'))
-    since = tonumber(since)
-    -- Later than now: the clock was set back, and the wait must not last until it is there again.
-    if known ~= run or since > now then
-        since = (not known and untouched(about, ttl)) and 0 or now
-        redis.call('HSET', server, 'run', run, 'since', string.format('%.0f', since))
+    local noted = ask('HMGET', server, 'run', 'since')
+    local known, since = unpack(noted or { 'unreadable' })
+    since = number(since)
+    -- Later than now: the clock was set back. Do not wait until it reaches that time again.
+    if known ~= run or not since or since > now then
+        since = now
+        local another = known and known ~= run and string.find(known, '^%x+$') and #known == #run
+        if (not known or another) and untouched() then
+            -- Redis counts seconds that have begun, so the server may be up for almost one less.
+            local up = tonumber(string.match(about, 'uptime_in_seconds:(-?%d+)')) - 1
+            since = math.max(0, now - math.max(0, up) * 1000)
+        end
+        change('HSET', server, 'run', run, 'since', string.format('%.0f', since))
     end
     return now < since + ttl * 1000, since
 end

@@ -1,15 +1,15 @@
 -- Drop the oldest lines of a history. KEYS: the history. ARGV: JSON with the caller's time, the age in
--- milliseconds, how many lines may stay, how many may go, and whether to count only.
--- Returns how many. Lines are in the order of their ends; the terms that they tell of are below the
--- floor already.
+-- milliseconds, how many lines may stay, how many may go, and whether only to count.
+-- Returns how many. Lines are in the order in which leases ended; the floor is at or above all their terms.
+-- A damaged line without an end goes when it is the oldest.
 local a = cjson.decode(ARGV[1])
-local time = redis.call('TIME')
-local now = math.min(a.now, time[1] * 1000 + math.floor(time[2] / 1000))
-local length = redis.call('LLEN', KEYS[1])
+local now = math.min(a.now, time_now())
+local length = ask('LLEN', KEYS[1]) or 0
 local gone = math.min(math.max(length - a.keep, 0), a.limit)
 while gone < a.limit and gone < length do
-    local line = cjson.decode(redis.call('LINDEX', KEYS[1], -1 - gone))
-    if tonumber(line.ended_at) >= now - a.age then
+    local read, line = pcall(cjson.decode, redis.call('LINDEX', KEYS[1], -1 - gone))
+    local ended_at = read and type(line) == 'table' and number(line.ended_at)
+    if ended_at and ended_at >= now - a.age then
         break
     end
     gone = gone + 1

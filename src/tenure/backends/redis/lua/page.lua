@@ -1,16 +1,15 @@
--- Some of the leases whose names begin with a prefix: as many as one step should take.
--- KEYS: the names of all leases. ARGV: JSON with where to go on, the prefix, how many, and how the
--- keys of leases begin (in the slot of the names: their hash tag is the same).
--- Returns where to go on ('0': this was the end), the server's time, and each as name, field, value, ...
+-- A page of the leases whose names begin with a prefix.
+-- KEYS: the names of all leases. ARGV: JSON with the cursor, the prefix, how many, and the prefix of the
+-- leases' keys (they have the same hash tag, so they are in the same slot as the names).
+-- Returns the next cursor ('0': there are no more), the server's time, and for each lease its name, then
+-- the lease (stored.lua).
 local a = cjson.decode(ARGV[1])
-local time = redis.call('TIME')
-local found = redis.call('SSCAN', KEYS[1], a.after, 'COUNT', a.limit)
-local reply = { found[1], string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) }
+local found = ask('SSCAN', KEYS[1], a.after, 'COUNT', a.limit) or { '0', {} }
+local reply = { found[1], string.format('%.0f', time_now()) }
 for _, name in ipairs(found[2]) do
-    if string.sub(name, 1, #a.prefix) == a.prefix then
-        local lease = redis.call('HGETALL', a.lease .. name)
-        table.insert(lease, 1, name)
-        reply[#reply + 1] = lease
+    if #name <= LONGEST and string.sub(name, 1, #a.prefix) == a.prefix then
+        local lease = stored_lease(a.lease .. name)
+        reply[#reply + 1] = { name, unpack(lease and lease.reply or {}) }
     end
 end
 return reply

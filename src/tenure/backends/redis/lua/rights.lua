@@ -1,6 +1,6 @@
--- Which of these commands the caller may not use, by the server's own judgement. Changes nothing.
--- KEYS: a key of ours. ARGV: JSON, a list of commands with their arguments, each a list; '%key' in
--- one stands for that key. Returns their numbers, or -1 if this server cannot tell.
+-- Which of these commands the server does not allow the caller. Changes nothing.
+-- KEYS: a key of ours. ARGV: JSON, a list of commands with their arguments, each a list; '%key' stands for
+-- that key. Returns the numbers of the refused ones, or -1 if this server cannot tell.
 if not redis.acl_check_cmd then
     return { -1 }
 end

@@ -2,32 +2,36 @@
 SELECT * FROM tenure_lease WHERE namespace = :namespace AND name = :name;
 
 -- name: page
--- Those whose names begin with the prefix: `beyond` is the first text after them.
+-- A range of names instead of LIKE, so that the index is used: `beyond` is the first text after all
+-- that begin with the prefix.
 SELECT * FROM tenure_lease
 WHERE namespace = :namespace AND name >= :prefix AND name < :beyond AND name > :after
 ORDER BY name LIMIT :limit;
 
 -- name: base
--- The greatest term that is known of this name, or that may have been forgotten; and the term
--- of its last line of history.
-SELECT max(:floor,
-        coalesce((SELECT term FROM tenure_lease_floor WHERE namespace = :namespace), 0),
-        coalesce((SELECT term FROM tenure_lease WHERE namespace = :namespace AND name = :name), 0),
-        coalesce(last, 0)) AS term, last
-FROM (
-    SELECT (
-        SELECT term FROM tenure_lease_history
-        WHERE namespace = :namespace AND name = :name ORDER BY term DESC LIMIT 1) AS last);
+-- The last sound term in the name's history, and the floor of the namespace.
+SELECT (
+    SELECT term FROM tenure_lease_history
+    WHERE namespace = :namespace AND name = :name AND typeof(term) = 'integer'
+      AND term BETWEEN 1 AND :highest
+    ORDER BY term DESC LIMIT 1
+), (SELECT term FROM tenure_lease_floor WHERE namespace = :namespace);
+
+-- name: greatest_of_all
+-- Replaces a damaged floor: each term that was granted after something was forgotten is above it.
+SELECT max(term) FROM (
+    SELECT term FROM tenure_lease WHERE namespace = :namespace
+    UNION ALL SELECT term FROM tenure_lease_history WHERE namespace = :namespace)
+WHERE typeof(term) = 'integer' AND term BETWEEN 1 AND :highest;
 
 -- name: acquire
--- The one statement that decides. It takes a lease that is free, is the caller's own, has expired on
--- the boot clock that both share, or is exactly the one (holder, term, counter) that the caller has
--- evidence against: proof of death, or a counter seen unchanged for a full ttl.
+-- The caller has judged the lease in this transaction. It is free, or the caller's own, or `over`: expired
+-- on the boot clock that both share, its holder proven dead, or its counter unchanged for a full ttl.
 INSERT INTO tenure_lease (
     namespace, name, term, holder, host, pid, boot, pid_namespace, started,
     lock_file, lock_slot, ttl, fenced, counter, acquired_at, renewed_at, expires, info
 ) VALUES (
-    :namespace, :name, :base + 1, :holder, :host, :pid, :boot, :pid_namespace, :started,
+    :namespace, :name, :term, :holder, :host, :pid, :boot, :pid_namespace, :started,
     :lock_file, :lock_slot, :ttl, :fenced, 0, :now, :now, :boot_now + :ttl, :info
 )
 ON CONFLICT (namespace, name) DO UPDATE SET
@@ -47,14 +51,19 @@ ON CONFLICT (namespace, name) DO UPDATE SET
     renewed_at = excluded.renewed_at,
     expires = excluded.expires,
     info = excluded.info
-WHERE holder IS NULL
-   OR holder = excluded.holder
-   OR (boot = excluded.boot AND boot <> '' AND expires <= :boot_now)
-   OR (holder = :dead_holder AND term = :dead_term AND counter = :dead_counter);
+WHERE :over OR holder = excluded.holder;
 
 -- name: renew
+-- Overwrites everything that decides when the lease ends, so that a row edited by hand is repaired. Only
+-- the counter builds on the stored value. Candidates watch it, so it changes even if it was damaged.
 UPDATE tenure_lease
-SET counter = counter + 1, renewed_at = :now, expires = :boot_now + ttl, boot = :boot
+SET counter = CASE WHEN typeof(counter) = 'integer' AND counter BETWEEN 0 AND 9007199254740991
+        THEN counter + 1 ELSE 0 END,
+    renewed_at = :now, ttl = :ttl, expires = :boot_now + :ttl, boot = :boot
+WHERE namespace = :namespace AND name = :name AND holder = :holder AND term = :term;
+
+-- name: describe
+UPDATE tenure_lease SET info = :info
 WHERE namespace = :namespace AND name = :name AND holder = :holder AND term = :term;
 
 -- name: release
@@ -62,8 +71,13 @@ UPDATE tenure_lease SET holder = NULL
 WHERE namespace = :namespace AND name = :name AND holder = :holder AND term = :term;
 
 -- name: evict
-UPDATE tenure_lease SET holder = NULL, term = term + 1
-WHERE namespace = :namespace AND name = :name AND holder IS NOT NULL;
+-- Sets every column, so that nothing unreadable stays in a damaged row.
+UPDATE tenure_lease
+SET holder = NULL, term = :term, counter = 0, ttl = :ttl, fenced = 0,
+    renewed_at = CASE WHEN typeof(renewed_at) = 'integer' AND renewed_at <= :now THEN renewed_at ELSE :now END,
+    acquired_at = NULL, expires = NULL, host = NULL, pid = NULL, boot = NULL, pid_namespace = NULL,
+    started = NULL, lock_file = NULL, lock_slot = NULL, info = '{}'
+WHERE namespace = :namespace AND name = :name;
 
 -- name: begin_history
 INSERT OR REPLACE INTO tenure_lease_history
@@ -83,12 +97,14 @@ SELECT * FROM tenure_lease_history WHERE namespace = :namespace AND name = :name
 ORDER BY term DESC LIMIT :limit;
 
 -- name: forget
-DELETE FROM tenure_lease
-WHERE namespace = :namespace AND name = :name AND term = :term AND counter = :counter;
+DELETE FROM tenure_lease WHERE namespace = :namespace AND name = :name;
+
+-- name: floor
+SELECT term FROM tenure_lease_floor WHERE namespace = :namespace;
 
 -- name: raise_floor
 INSERT INTO tenure_lease_floor (namespace, term) VALUES (:namespace, :term)
-ON CONFLICT (namespace) DO UPDATE SET term = max(term, excluded.term);
+ON CONFLICT (namespace) DO UPDATE SET term = excluded.term;
 
 -- name: old_history
 SELECT name, term FROM tenure_lease_history AS h
@@ -100,7 +116,7 @@ WHERE namespace = :namespace AND acquired_at < :before
 ORDER BY acquired_at LIMIT :limit;
 
 -- name: surplus_history
--- Of all lines the newest are counted, and of the others Tenure's own are left to their age.
+-- Ended lines beyond the newest `keep`. Tenure's own leases are excepted: they go by age alone.
 SELECT name, term FROM tenure_lease_history
 WHERE namespace = :namespace AND ended_at IS NOT NULL
   AND acquired_at <= (

@@ -1,42 +1,40 @@
--- name: take_office
-INSERT INTO tenure_fence (namespace, scope, term, holder)
-VALUES (:namespace, :scope, :term, :holder)
-ON CONFLICT (namespace, scope) DO UPDATE SET term = excluded.term, holder = excluded.holder
-WHERE term < excluded.term;
-
--- name: fence
-SELECT term, holder FROM tenure_fence WHERE namespace = :namespace AND scope = :scope;
-
 -- name: last_schedule
-SELECT seq FROM sqlite_sequence WHERE name = 'tenure_schedule';
+-- The greater of the two, because a restore may have left the sequence behind.
+SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'tenure_schedule'), 0),
+    coalesce((SELECT max(uid) FROM tenure_schedule), 0));
 
 -- name: add
--- The lock key is the schedule's own unless one was given.
+-- Without a lock key the schedule gets one of its own.
 INSERT INTO tenure_schedule (
     uid, namespace, name, tenant, app, "trigger", task, kwargs, catch_up, catch_up_limit,
     catch_up_grace, overlap, lock, lock_rule, priority, timeout, retries, on_crash, definition,
-    active, reason, next_nominal, next_due, version, created_at, updated_at
+    active, reason, next_nominal, next_due, version, created_at, updated_at, target, topic, event_type,
+    event_data, event_key, event_headers
 ) VALUES (
     :uid, :namespace, :name, :tenant, :app, :trigger, :task, :kwargs, :catch_up, :catch_up_limit,
     :catch_up_grace, :overlap, coalesce(:lock, 'schedule:' || :uid), :lock_rule, :priority,
     :timeout, :retries, :on_crash, :definition, :active, :reason, :next_nominal, :next_due, 1,
-    :now, :now
+    :now, :now, :target, :topic, :event_type, :event_data, :event_key, :event_headers
 );
 
 -- name: replace
 UPDATE tenure_schedule SET
-    tenant = :tenant, app = :app, "trigger" = :trigger, task = :task, kwargs = :kwargs,
+    name = :name, tenant = :tenant, app = :app, "trigger" = :trigger, task = :task, kwargs = :kwargs,
     catch_up = :catch_up, catch_up_limit = :catch_up_limit, catch_up_grace = :catch_up_grace,
     overlap = :overlap, lock = coalesce(:lock, 'schedule:' || uid),
     lock_rule = :lock_rule,
     priority = :priority, timeout = :timeout, retries = :retries, on_crash = :on_crash,
     definition = :definition, active = :active, reason = :reason,
-    next_nominal = :next_nominal, next_due = :next_due, version = version + 1, updated_at = :now
+    next_nominal = :next_nominal, next_due = :next_due, version = version + 1, updated_at = :now,
+    target = CASE WHEN target IN ('task', 'event') THEN :target ELSE target END,    -- newer code's stays
+    topic = :topic, event_type = :event_type, event_data = :event_data,
+    event_key = :event_key, event_headers = :event_headers
 WHERE uid = :uid AND namespace = :namespace AND version = :version
   AND next_nominal IS :expected AND removed = 0;
 
 -- name: miss
--- Of what is on record for its first time it is the rest, and it makes a missed stretch longer.
+-- If the first missed time was fired or skipped, the stretch begins right after it. If a missed stretch
+-- begins there, that one is extended.
 INSERT INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
 SELECT :uid, 'planned', first, first, :last, 'missed', :reason, :now, :term
@@ -50,32 +48,90 @@ SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.te
         ELSE reason || '; ' || excluded.reason END
 WHERE excluded.last > last;
 
+-- name: of_names
+SELECT * FROM tenure_schedule
+WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names)) AND removed = 0
+  AND (:tenant IS NULL OR tenant = :tenant)
+ORDER BY name;
+
 -- name: find
 SELECT * FROM tenure_schedule
-WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names)) AND removed = 0;
-
--- name: all
-SELECT * FROM tenure_schedule
 WHERE namespace = :namespace AND removed = 0 AND (:tenant IS NULL OR tenant = :tenant)
+  AND (:ended OR active = 0 OR next_due IS NOT NULL OR reason IS NOT :marked)
+  AND name >= coalesce(:after, '') AND (:after IS NULL OR name <> :after)
 ORDER BY name LIMIT :limit;
 
 -- name: remove
--- It stays for as long as its occurrences do, so that they can be found by its name.
+-- The row stays as long as its occurrences do, so that they can be found by its name.
 UPDATE tenure_schedule
 SET removed = uid, active = 0, reason = :reason, next_nominal = NULL, next_due = NULL,
     version = version + 1, updated_at = :now
 WHERE uid = :uid;
 
+-- name: waiting_runs
+SELECT id FROM tenure_run
+WHERE schedule_uid = :uid AND namespace = :namespace AND state = 'waiting' AND ready = 1
+UNION ALL
+SELECT id FROM tenure_run
+WHERE schedule_uid = :uid AND namespace = :namespace AND state = 'waiting' AND ready = 0
+  AND lock IS NOT NULL;
+
 -- name: cancel_runs
 UPDATE tenure_run SET state = 'cancelled', finished_at = :now, error = :reason
-WHERE schedule_uid = :uid AND state = 'waiting' AND namespace = :namespace;
+WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: due
 SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock,
-    catch_up_limit, catch_up_grace, begins
+    catch_up_limit, catch_up_grace, begins, length(CAST(kwargs AS BLOB)) AS payload, tenant, target
 FROM tenure_schedule
 WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :until
 ORDER BY next_due LIMIT :limit;
+
+-- name: tenants
+-- Goes from tenant to tenant by the index; tells of each whether its first schedule is due.
+WITH RECURSIVE asked (uid, tenant, next_due, n) AS (
+    SELECT * FROM (
+        SELECT uid, tenant, next_due, 1 FROM tenure_schedule
+        WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL
+          AND tenant IS NOT NULL AND tenant > :after
+        ORDER BY tenant, next_due LIMIT 1)
+    UNION ALL
+    SELECT s.uid, s.tenant, s.next_due, n + 1
+    FROM asked JOIN tenure_schedule s ON s.uid = (
+        SELECT o.uid FROM tenure_schedule o
+        WHERE o.namespace = :namespace AND o.active = 1 AND o.next_due IS NOT NULL
+          AND o.tenant IS NOT NULL AND o.tenant > asked.tenant
+        ORDER BY o.tenant, o.next_due LIMIT 1)
+    WHERE n < :most
+)
+SELECT tenant, next_due <= :until FROM asked;
+
+-- name: due_of_tenant
+SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock,
+    catch_up_limit, catch_up_grace, begins, length(CAST(kwargs AS BLOB)) AS payload, tenant, target
+FROM tenure_schedule
+WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :until
+  AND tenant IS NOT NULL AND tenant = :tenant
+ORDER BY next_due LIMIT :share;
+
+-- name: due_of_nobody
+-- Schedules without a tenant, from among the `near` oldest and the `newest` latest that are due: they have
+-- no index of their own.
+SELECT uid, name, version, "trigger", next_nominal, next_due, catch_up, overlap, lock,
+    catch_up_limit, catch_up_grace, begins, length(CAST(kwargs AS BLOB)) AS payload, tenant, target
+FROM tenure_schedule WHERE uid IN (
+    SELECT * FROM (SELECT uid FROM (
+        SELECT uid, tenant FROM tenure_schedule
+        WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :until
+        ORDER BY next_due LIMIT :near
+    ) WHERE tenant IS NULL LIMIT :share)
+    UNION ALL
+    SELECT * FROM (SELECT uid FROM (
+        SELECT uid, tenant FROM tenure_schedule
+        WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :until
+        ORDER BY next_due DESC LIMIT :newest
+    ) WHERE tenant IS NULL LIMIT :share)
+) ORDER BY next_due LIMIT :share;
 
 -- name: next_due
 SELECT min(next_due) FROM tenure_schedule
@@ -89,25 +145,31 @@ CREATE TEMP TABLE IF NOT EXISTS tenure_firing (
     missed_first INTEGER, missed_last INTEGER, missed_reason TEXT,
     next_nominal INTEGER, next_due INTEGER,
     anchored TEXT,
-    state TEXT
+    several INTEGER,                    -- does its firing have other occurrences?
+    target TEXT,
+    state TEXT,
+    lock TEXT,                          -- NULL unless other rows may have the same
+    task TEXT, priority INTEGER,
+    skips INTEGER,
+    behind INTEGER                      -- does another row go first?
 );
 
 -- name: put_firing
 INSERT INTO temp.tenure_firing
-    (uid, version, expected, nominal, due, missed_first, missed_last, missed_reason, next_nominal,
-     next_due, anchored)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    (n, uid, version, expected, nominal, due, missed_first, missed_last, missed_reason,
+     next_nominal, next_due, anchored, several, target)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_plain_firing
--- Nearly all of them: on time, and what is planned is what is due.
-INSERT INTO temp.tenure_firing (uid, version, expected, nominal, due, next_nominal, next_due)
-SELECT uid, version, nominal, nominal, nominal, later, later
-FROM (SELECT ? AS uid, ? AS version, ? AS nominal, ? AS later);
+-- Nearly all firings are like this: one occurrence, on time, without jitter.
+INSERT INTO temp.tenure_firing (n, uid, version, expected, nominal, due, next_nominal, next_due, target)
+SELECT n, uid, version, nominal, nominal, nominal, later, later, target
+FROM (SELECT ? AS n, ? AS uid, ? AS version, ? AS nominal, ? AS later, ? AS target);
 
 -- name: judge_firings
--- A firing whose schedule is not due, or not as it was planned, keeps no state: it is stale.
--- The plus signs keep SQLite from looking for schedules by when they are due, or by their namespace,
--- instead of by their key: it would compare every firing with all that is due.
+-- A firing whose schedule is not due, or has changed since it was planned, gets no state: it is stale.
+-- The plus signs make SQLite find schedules by their primary key. By the index on due times it would compare
+-- every firing with all that is due.
 UPDATE temp.tenure_firing SET state = CASE
     WHEN nominal IS NULL THEN 'moved'
     WHEN EXISTS (
@@ -115,22 +177,51 @@ UPDATE temp.tenure_firing SET state = CASE
         WHERE o.schedule_uid = tenure_firing.uid AND o.kind = 'planned'
           AND o.key = +tenure_firing.nominal
     ) THEN 'known'
-    WHEN s.overlap = 'skip' AND EXISTS (
+    WHEN s.overlap = 'skip' AND s.target = 'task' AND (EXISTS (
         SELECT 1 FROM main.tenure_run r
-        WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL
-          AND r.state IN ('waiting', 'claimed')
-    ) THEN 'skipped'
-    ELSE 'fired' END
+        WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL AND r.state = 'waiting'
+    ) OR EXISTS (
+        SELECT 1 FROM main.tenure_run r
+        WHERE r.namespace = s.namespace AND r.lock = s.lock AND r.lock IS NOT NULL AND r.state = 'claimed'
+    )) THEN 'skipped'
+    ELSE 'fired' END,
+    lock = CASE WHEN s.overlap <> 'allow' AND s.target = 'task' AND (several OR s.lock <> 'schedule:' || s.uid)
+        THEN s.lock END,
+    task = CASE WHEN several OR s.lock <> 'schedule:' || s.uid THEN s.task END,
+    priority = s.priority,
+    skips = s.overlap = 'skip'
 FROM main.tenure_schedule s
 WHERE s.uid = tenure_firing.uid AND +s.namespace = :namespace AND s.active = 1
   AND +s.next_due <= :now AND s.version = tenure_firing.version
-  AND s.next_nominal IS tenure_firing.expected;
+  AND s.next_nominal IS tenure_firing.expected AND s.target = tenure_firing.target;
+
+-- name: skip_later_firings
+-- If several schedules share a lock key, the first firing puts a run under it; others with overlap=skip are
+-- then skipped. In SQLite the columns beside min() come from the row that has the minimum.
+UPDATE temp.tenure_firing SET state = 'skipped'
+FROM (
+    SELECT lock, uid, min(n) FROM temp.tenure_firing
+    WHERE lock IS NOT NULL AND state = 'fired' GROUP BY lock
+) AS first
+WHERE tenure_firing.lock = first.lock AND tenure_firing.uid <> first.uid
+  AND tenure_firing.state = 'fired' AND tenure_firing.skips;
+
+-- name: put_behind
+-- Of one lock key, task and priority only the first becomes ready.
+UPDATE temp.tenure_firing SET behind = 1
+FROM (
+    SELECT n, row_number() OVER (PARTITION BY lock, task, priority ORDER BY due, n) AS place
+    FROM temp.tenure_firing WHERE lock IS NOT NULL AND state = 'fired'
+) AS queued
+WHERE tenure_firing.n = queued.n AND queued.place > 1;
 
 -- name: last_run
-SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run';
+-- See `last_schedule`.
+SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run'), 0),
+    coalesce((SELECT max(id) FROM tenure_run), 0));
 
 -- name: insert_missed
--- As `miss`.
+-- See `miss`.
 INSERT INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
 SELECT uid, 'planned', first, first, missed_last, 'missed', missed_reason, :now, :term
@@ -146,23 +237,58 @@ SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.te
         ELSE reason || '; ' || excluded.reason END
 WHERE excluded.last > last;
 
+-- name: tenant
+-- Part of other statements: the tenant of a run. For a run without one that is '' if there are tenants, so
+-- that the index by tenant finds it too; else NULL.
+coalesce(
+    nullif(s.tenant, ''),
+    (SELECT '' FROM tenure_run
+     WHERE namespace = :namespace AND state = 'waiting' AND ready = 1 AND tenant IS NOT NULL LIMIT 1),
+    (SELECT '' FROM tenure_schedule
+     WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL
+       AND tenant IS NOT NULL AND tenant > '' LIMIT 1));
+
+-- name: first
+-- Part of other statements: is a new run of schedule `s`, due at `due`, ready? Yes if no run of its lock key
+-- is claimed, and no ready one of its task goes before it.
+NOT EXISTS (
+    SELECT 1 FROM tenure_run c
+    WHERE c.namespace = :namespace AND c.lock = s.lock AND c.lock IS NOT NULL AND c.state = 'claimed')
+AND NOT EXISTS (
+    SELECT 1 FROM tenure_run o
+    WHERE o.namespace = :namespace AND o.lock = s.lock AND o.lock IS NOT NULL
+      AND o.state = 'waiting' AND o.ready = 1 AND o.task = s.task
+      AND o.priority >= s.priority
+      AND (o.attempt > o.unbegun OR (o.priority = s.priority AND o.due <= {due})));
+
 -- name: insert_runs
+-- With overlap=skip (`skips`) there is no earlier run, or it would have been skipped: so it is ready.
 INSERT INTO tenure_run (
     id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
-    crashes, lock, priority, timeout, retries, on_crash, term, created_at
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at, tenant, ready
 )
 SELECT :base + f.n, s.namespace, s.name, s.uid, 'planned', f.nominal, f.nominal, s.task, s.kwargs,
     'waiting', f.due, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority,
-    s.timeout, s.retries, s.on_crash, :term, :now
+    s.timeout, s.retries, s.on_crash, :term, :now, {tenant},
+    CASE WHEN s.overlap = 'allow' THEN 1 WHEN f.behind THEN 0 WHEN f.skips THEN 1 ELSE {first} END
 FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
-WHERE f.state = 'fired';
+WHERE f.state = 'fired' AND f.target = 'task';
+
+-- name: insert_events
+INSERT INTO tenure_event (namespace, id, topic, type, key, subject, time, data, headers, recorded_at)
+SELECT s.namespace, s.uid || '/planned/' || f.nominal, s.topic, s.event_type, s.event_key, s.name,
+    f.nominal, s.event_data, s.event_headers, :now
+FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
+WHERE f.state = 'fired' AND f.target = 'event'
+ORDER BY f.n
+ON CONFLICT (namespace, id) DO NOTHING;
 
 -- name: insert_occurrences
 INSERT INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
 SELECT uid, 'planned', nominal, nominal, nominal, state,
     CASE state WHEN 'skipped' THEN :overlap END, :now, :term,
-    CASE state WHEN 'fired' THEN :base + n END
+    CASE WHEN state = 'fired' AND target = 'task' THEN :base + n END
 FROM temp.tenure_firing
 WHERE state IN ('fired', 'skipped');
 
@@ -191,14 +317,14 @@ SET active = 0, reason = :reason, version = version + 1, updated_at = :now
 WHERE uid = :uid AND namespace = :namespace AND version = :version;
 
 -- name: put_off
--- Of one that was never planned `next_due` says where its plan begins: that is not to be lost.
+-- The `next_due` of a schedule that was never planned says where its plan begins, so `begins` keeps it.
 UPDATE tenure_schedule SET next_due = :until, reason = :reason,
     begins = CASE WHEN next_nominal IS NULL THEN coalesce(begins, next_due) END
 WHERE uid = :uid AND namespace = :namespace AND version = :version AND active = 1
   AND next_nominal IS :expected;
 
 -- name: to_backfill
--- Of these nominal times, those that were neither fired when they were due nor backfilled since.
+-- Those of these nominal times that were neither fired when they were due nor backfilled since.
 SELECT json_group_array(value) FROM (
     SELECT value FROM json_each(:nominals)
     WHERE NOT EXISTS (
@@ -212,17 +338,26 @@ SELECT pruned_to FROM tenure_history WHERE namespace = :namespace;
 -- name: backfill_runs
 INSERT INTO tenure_run (
     id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
-    crashes, lock, priority, timeout, retries, on_crash, term, created_at
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at, tenant, ready
 )
 SELECT :base + 1 + n.key, s.namespace, s.name, s.uid, 'backfill', n.value, n.value, s.task,
     s.kwargs, 'waiting', :now, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END,
-    s.priority, s.timeout, s.retries, s.on_crash, 0, :now
+    s.priority, s.timeout, s.retries, s.on_crash, 0, :now, {tenant},
+    CASE WHEN s.overlap = 'allow' THEN 1 WHEN n.key THEN 0 ELSE {first} END
 FROM json_each(:nominals) n, tenure_schedule s WHERE s.uid = :uid;
+
+-- name: backfill_events
+INSERT INTO tenure_event (namespace, id, topic, type, key, subject, time, data, headers, recorded_at)
+SELECT s.namespace, s.uid || '/backfill/' || n.value, s.topic, s.event_type, s.event_key, s.name,
+    n.value, s.event_data, s.event_headers, :now
+FROM json_each(:nominals) n, tenure_schedule s WHERE s.uid = :uid
+ORDER BY n.value
+ON CONFLICT (namespace, id) DO NOTHING;
 
 -- name: backfill_occurrences
 INSERT INTO tenure_occurrence
     (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
-SELECT :uid, 'backfill', value, value, value, 'fired', :now, 0, :base + 1 + key
+SELECT :uid, 'backfill', value, value, value, 'fired', :now, 0, CASE WHEN :makes_runs THEN :base + 1 + key END
 FROM json_each(:nominals);
 
 -- name: manual
@@ -230,18 +365,31 @@ SELECT run_id FROM tenure_occurrence
 WHERE schedule_uid = :uid AND kind = 'manual' AND key = :key;
 
 -- name: open_run
-SELECT 1 FROM tenure_run
-WHERE namespace = :namespace AND lock = :lock AND lock IS NOT NULL
-  AND state IN ('waiting', 'claimed') LIMIT 1;
+SELECT 1 WHERE EXISTS (
+    SELECT 1 FROM tenure_run
+    WHERE namespace = :namespace AND lock = :lock AND lock IS NOT NULL AND state = 'waiting'
+) OR EXISTS (
+    SELECT 1 FROM tenure_run
+    WHERE namespace = :namespace AND lock = :lock AND lock IS NOT NULL AND state = 'claimed');
 
 -- name: insert_manual_run
+-- The id is computed here, as for other runs: AUTOINCREMENT fails if a row was given the greatest id by hand.
 INSERT INTO tenure_run (
-    namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
-    crashes, lock, priority, timeout, retries, on_crash, term, created_at
+    id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at, tenant, ready
 )
-SELECT namespace, name, uid, 'manual', :key, :now, task, kwargs, 'waiting', :now, 0, 0,
-    CASE overlap WHEN 'allow' THEN NULL ELSE lock END, priority, timeout, retries, on_crash, 0, :now
-FROM tenure_schedule WHERE uid = :uid;
+SELECT :base + 1, s.namespace, s.name, s.uid, 'manual', :key, :now, s.task, s.kwargs, 'waiting', :now,
+    0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority, s.timeout, s.retries,
+    s.on_crash, 0, :now, {tenant},
+    CASE WHEN s.overlap = 'allow' THEN 1 ELSE {first} END
+FROM tenure_schedule s WHERE s.uid = :uid;
+
+-- name: insert_manual_event
+INSERT INTO tenure_event (namespace, id, topic, type, key, subject, time, data, headers, recorded_at)
+SELECT s.namespace, s.uid || '/manual/' || :key, s.topic, s.event_type, s.event_key, s.name, :now,
+    s.event_data, s.event_headers, :now
+FROM tenure_schedule s WHERE s.uid = :uid
+ON CONFLICT (namespace, id) DO NOTHING;
 
 -- name: insert_manual_occurrence
 INSERT INTO tenure_occurrence
@@ -251,19 +399,58 @@ VALUES (:uid, 'manual', :key, :now, :now, :state, :reason, :now, 0, :run_id);
 -- name: occurrences
 SELECT o.*, s.name AS schedule FROM tenure_occurrence o
 JOIN tenure_schedule s ON s.uid = o.schedule_uid
-WHERE s.namespace = :namespace AND s.name = :name
+WHERE s.namespace = :namespace AND s.name = :name AND (:until IS NULL OR o.nominal <= :until)
 ORDER BY o.nominal DESC LIMIT :limit;
 
+-- name: recent
+SELECT o.schedule_uid AS uid, coalesce(r.state, o.state) AS state
+FROM json_each(:uids) u
+JOIN tenure_occurrence o ON o.schedule_uid = u.value AND o.kind = 'planned' AND o.key IN (
+    SELECT l.key FROM tenure_occurrence l
+    WHERE l.schedule_uid = u.value AND l.kind = 'planned' ORDER BY l.key DESC LIMIT :limit)
+LEFT JOIN tenure_run r ON r.id = o.run_id
+ORDER BY o.schedule_uid, o.key DESC;
+
+-- name: namespaces
+-- Goes from one to the next by the indexes.
+WITH RECURSIVE found (namespace) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (
+        SELECT min(n) FROM (
+            SELECT min(namespace) AS n FROM tenure_schedule WHERE namespace > found.namespace
+            UNION ALL
+            SELECT min(namespace) FROM tenure_lease WHERE namespace > found.namespace))
+    FROM found WHERE found.namespace IS NOT NULL
+)
+SELECT namespace FROM found WHERE namespace > '' LIMIT 100;
+
 -- name: due_count
-SELECT count(*) FROM tenure_schedule
-WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :now;
+SELECT count(*) FROM (
+    SELECT 1 FROM tenure_schedule
+    WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL AND next_due <= :now
+    LIMIT :counted);
 
 -- name: earliest_due
 SELECT min(next_due) FROM tenure_schedule
 WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL;
 
 -- name: waiting
-SELECT count(*), min(due) FROM tenure_run WHERE namespace = :namespace AND state = 'waiting';
+SELECT count(*) FROM (
+    SELECT 1 FROM tenure_run WHERE namespace = :namespace AND state = 'waiting' AND ready = 1
+    UNION ALL
+    SELECT 1 FROM tenure_run
+    WHERE namespace = :namespace AND state = 'waiting' AND ready = 0 AND lock IS NOT NULL
+    LIMIT :counted);
+
+-- name: oldest_waiting
+SELECT min(due) FROM (
+    SELECT min(due) AS due FROM tenure_run
+    WHERE namespace = :namespace AND state = 'waiting' AND ready = 1
+    UNION ALL
+    SELECT min(due) FROM tenure_run
+    WHERE namespace = :namespace AND state = 'waiting' AND ready = 0 AND lock IS NOT NULL);
 
 -- name: claimed
-SELECT count(*) FROM tenure_run WHERE namespace = :namespace AND state = 'claimed';
+SELECT count(*) FROM (
+    SELECT 1 FROM tenure_run WHERE namespace = :namespace AND state = 'claimed' LIMIT :counted);

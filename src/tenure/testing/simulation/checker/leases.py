@@ -16,7 +16,9 @@ from tenure.model import Fence, Grant, LeaseRecord
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import FAULT, STORE, TRUST, Call, Event, History
 
-_FENCED_WRITES = frozenset({"fire", "recover", "prune"})
+_FENCED_WRITES = frozenset(
+    {"fire", "recover", "prune", "sequence", "trim", "resume", "acknowledge"}
+)
 
 
 def check_leases(history: History) -> Iterator[Violation]:
@@ -67,8 +69,10 @@ class _Leases:
             self._current[call.result.name] = None
         elif call.op == "forget" and call.result:
             self._forget(call.args[0])
-        elif call.op == "take_office" and call.result:
+        elif call.op == "take" and call.result == call.args[0]:
             yield from self._took_office(call.args[0])
+        elif call.op == "sequence" and not call.result:
+            pass  # there was nothing to write
         elif call.op in _FENCED_WRITES:
             office = self._offices.get(call.args[0].scope)
             if office != call.args[0]:

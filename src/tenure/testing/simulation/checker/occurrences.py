@@ -89,7 +89,7 @@ class _Accounts:
         """What the store's clock said when it told a node that this plan of a schedule is due. A
         firing may rest on that, even if the clock was set back before it landed."""
         self._call: Call | None = None
-        self._manual: dict[tuple[str, str], int | None] = {}
+        self._manual: dict[tuple[int, str], int | None] = {}
         self._clock = self._latest = EPOCH
         """What the store's clock says, and the latest that it said before it was set back."""
 
@@ -128,15 +128,21 @@ class _Accounts:
         elif call.op == "run_now":
             name, key = call.args
             run_id, new = call.result
-            if (name, key) in self._manual and (new or self._manual[name, key] != run_id):
+            slot = self._uid(name), key
+            if slot in self._manual and (new or self._manual[slot] != run_id):
                 yield "manual once", f"run_now({name}, {key}) made run {run_id} beside another"
-            self._manual.setdefault((name, key), run_id)
+            self._manual.setdefault(slot, run_id)
+
+    def _uid(self, name: str) -> int:
+        named = (uid for uid, account in self._accounts.items() if account.name == name)
+        return next(uid for uid in named if uid not in self._removed)
 
     def _open_accounts(self) -> Found:
         replanned, self._replanned = self._replanned, []
         for schedule in replanned:
             account = self._accounts.get(schedule.uid)
             if account is not None and account.trigger == schedule.spec.trigger:
+                account.name = schedule.name  # it may have been renamed
                 continue
             nominal = _Nominal(schedule.spec.trigger, self._begin(schedule))
             if account is not None and account.expected <= nominal.anchor:
@@ -181,9 +187,9 @@ class _Accounts:
     def _pruned(self, row: Any) -> None:
         """Its key is free again: what the store has forgotten it cannot know."""
         if isinstance(row, Occurrence) and row.kind is Kind.MANUAL:
-            for name, key in list(self._manual):
-                if name == row.schedule and self._manual[name, key] == row.run_id:
-                    del self._manual[name, key]
+            for uid, key in list(self._manual):
+                if uid == row.uid and self._manual[uid, key] == row.run_id:
+                    del self._manual[uid, key]
 
     def _row(self, source: str, row: Occurrence) -> Found:
         account = self._accounts[row.uid]

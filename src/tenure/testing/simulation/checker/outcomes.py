@@ -1,7 +1,9 @@
 """What is recorded of a run, and what its body did.
 
 outcome   a run has succeeded if its body came to its end, failed if it raised, and was put back or
-          lost if it was cut off or never began; nothing is reported while it is executed
+          lost if it was cut off or never began; nothing is reported while it is executed. One that
+          was asked to be cancelled is cancelled instead, unless it succeeded, or failed for good
+          before its node knew
 counts    a failure uses up a retry, and nothing else does; as many retries as declared, each after
           its backoff. A crash is counted when a dead node's run is taken from it, and there are
           no more than `max_crashes`
@@ -13,9 +15,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from tenure.model import OnCrash, Result, RunRecord, RunState
-from tenure.outcomes import BACKOFF_MOST
+from tenure.tasks.backoff import BACKOFF_MOST
 from tenure.testing.simulation.checker.violation import Violation
-from tenure.testing.simulation.history import BODY, RUN, STORE, Call, Event, History, show
+from tenure.testing.simulation.history import BODY, EFFECT, RUN, STORE, Call, Event, History, show
 
 Found = Iterator[tuple[str, str]]
 _NEVER = "did not begin"
@@ -55,6 +57,10 @@ class _Outcomes:
         if call.op == "recover":
             yield from self._recovered(before, run)
             return
+        if call.op == "retry":
+            if run.failures or run.crashes:
+                yield "counts", f"{show(run)} was retried, and not all starts over"
+            return
         if run.crashes != before.crashes:
             yield "counts", f"{show(run)} has {run.crashes} crashes after {before.crashes}"
         result = call.result_of(before) if before.state is RunState.CLAIMED else None
@@ -72,10 +78,15 @@ class _Outcomes:
         if run.failures != before.failures:
             yield "counts", f"{what}: it has {run.failures} failures after {before.failures}"
         again = run.on_crash is OnCrash.RERUN and before.crashes + 1 < most
-        if run.state is not (RunState.WAITING if again else RunState.LOST):
-            yield "counts", f"{what}: it should be {'rerun' if again else 'lost'}"
+        expected = RunState.WAITING if again else RunState.LOST
+        if before.cancel_requested_at is not None:
+            expected = RunState.CANCELLED
+        if run.state is not expected:
+            yield "counts", f"{what}: it should be {expected}"
 
     def _reported(self, before: RunRecord, run: RunRecord, result: Result) -> Found:
+        if result.value == EFFECT:
+            return  # it may come when its body has given up: effects.py says what counts
         body = self._bodies.get((before.id, before.attempt), _NEVER)
         # Put back and claimed again by one call: the row shows the new claim.
         state = RunState.WAITING if run.state is RunState.CLAIMED else run.state
@@ -83,7 +94,7 @@ class _Outcomes:
         failures = before.failures + (raised and not asked)
         if state not in _expected(body, before, failures):
             yield "outcome", f"{show(run)}: it {body}"
-        if run.failures != failures:
+        if run.failures != failures and state is not RunState.CANCELLED:
             yield "counts", f"{show(run)}: it {body}, and has {run.failures} failures"
         if state is RunState.WAITING and raised and not asked:
             yield from self._backed_off(before, result, run)
@@ -98,6 +109,9 @@ class _Outcomes:
 
 def _expected(body: str, before: RunRecord, failures: int) -> tuple[RunState, ...]:
     """The states that this execution may lead to."""
+    if before.cancel_requested_at is not None and body not in ("ended", "began"):
+        failed = body.startswith("raised") and failures > before.retries
+        return (RunState.CANCELLED, RunState.FAILED) if failed else (RunState.CANCELLED,)
     if body == "ended":
         return (RunState.SUCCEEDED,)
     if body == "raised Retry":

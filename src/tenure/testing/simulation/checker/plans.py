@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenure import triggers
 from tenure.model import CatchUp, Firing, Kind, Occurrence, OccurrenceState, Schedule
-from tenure.planning import due_at
+from tenure.schedules.planning import due_at
 from tenure.testing.simulation.checker.schedules import Schedules
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import END, OCCURRENCE, STORE, Call, Event, History, show

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenure.model import RunState
-from tenure.node import LEADER
+from tenure.node.node import LEADER
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import BODY, END, FACT, FAULT, TRUST, Event, History, show
 

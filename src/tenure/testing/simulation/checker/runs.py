@@ -3,8 +3,13 @@
 one claim       a run is claimed only while it waits, by one node, under a new number
 only its claim  only (run, claim, node) ends a claim, or the burial of that node
 lock key        runs with the same lock key are never claimed at the same time
+found           where runs are marked, a claim is led to all that it may have to take
 one run         an occurrence has one run, fired when it was due or by a backfill
 buried alive    runs are taken only from nodes that do not trust their presence any more
+cancelled       a run that was cancelled while it waited never begins; one that was claimed ends as
+                cancelled only if somebody asked for that, and then neither waits again nor is lost
+retried         only what has ended waits again, a run that succeeded only if somebody insists; its
+                claims and attempts go on counting
 one execution   an attempt is executed once, by who claimed it; an abandoned run only once
 """
 
@@ -14,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from tenure.model import Kind, OnCrash, Result, RunRecord, RunState
-from tenure.presence import PRESENCE
+from tenure.model import Cancelling, Kind, OnCrash, Result, RunRecord, RunState
+from tenure.node.presence import PRESENCE
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import (
     BODY,
@@ -23,6 +28,7 @@ from tenure.testing.simulation.history import (
     RUN,
     STORE,
     TRUST,
+    UNMARKED,
     Call,
     Event,
     History,
@@ -30,10 +36,13 @@ from tenure.testing.simulation.history import (
 )
 
 Found = Iterator[tuple[str, str]]
+_GOES_ON = (RunState.WAITING, RunState.CLAIMED, RunState.LOST)
 
 
 def check_runs(history: History) -> Iterator[Violation]:
     model = _Runs()
+    for place, event in history.of(UNMARKED):
+        yield Violation("found", f"nothing leads to {show(event.detail)}", place, history)
     for place, event in history.of(STORE, RUN, PRUNED, TRUST, BODY):
         for invariant, text in model.see(event):
             yield Violation(invariant, text, place, history)
@@ -52,6 +61,8 @@ class _Runs:
         self._buried: set[tuple[str, str]] = set()
         self._recovered: tuple[str, str] | None = None
         self._trusted: set[tuple[str, str]] = set()
+        self._cancelled: set[int] = set()
+        """The store has said so."""
 
     def see(self, event: Event) -> Found:
         if event.kind == RUN:
@@ -71,6 +82,9 @@ class _Runs:
                 self._recovered = None
                 yield from self._rests()
             call = self._call = event.detail
+            if call.op == "cancel" and call.error is None:
+                done = call.result.items()
+                self._cancelled.update(id_ for id_, said in done if said is Cancelling.CANCELLED)
             if call.op == "recover" and call.error is None:
                 self._recovered = PRESENCE + call.args[1], call.args[1]
 
@@ -87,13 +101,16 @@ class _Runs:
             yield from self._left_waiting(before, run)
         elif before.state is RunState.CLAIMED:
             yield from self._left_claim(before, run)
+        elif self._call is not None and self._call.op == "retry":
+            yield from self._retried(before, run, self._call)
         else:
             yield "only its claim", f"{show(run)}: it had ended before as {before.state}"
 
     def _new(self, run: RunRecord) -> Found:
         if run.state is not RunState.WAITING:
             yield "one claim", f"{show(run)} never waited"
-        if run.kind is not Kind.MANUAL:  # planned or backfilled, it is the same occurrence
+        if run.uid is not None and run.kind is not Kind.MANUAL:
+            # Planned or backfilled, it is the same occurrence.
             other = self._occurred.setdefault((run.uid, run.nominal), run.id)
             if other != run.id:
                 yield "one run", f"{show(run)} is run {other} again, for {show(run.nominal)}"
@@ -103,8 +120,12 @@ class _Runs:
         if run.state is not RunState.CLAIMED:
             if run.state is not RunState.CANCELLED:
                 yield "only its claim", f"{show(run)} ended without a claim"
+            elif self._call.op not in ("cancel", "remove"):
+                yield "cancelled", f"{show(run)} was cancelled by {self._call.op}"
             return
         assert run.node is not None
+        if run.id in self._cancelled:
+            yield "cancelled", f"{show(run)} was claimed, and had been cancelled"
         if self._call.op != "claim" or self._call.args[0] != run.node:
             yield "one claim", f"{show(run)} was claimed by {self._call.op}"
         if run.claim != before.claim + 1:
@@ -122,15 +143,32 @@ class _Runs:
         assert call is not None
         claim = (before.id, before.claim, before.node)
         result = call.result_of(before)
+        asked = before.cancel_requested_at
+        if call.op == "cancel" and replace(run, cancel_requested_at=asked) == before:
+            return
         if run.state is RunState.CLAIMED and result is None:
             yield "one claim", f"{show(run)} was claimed already by {before.node}"
             return
+        if asked is not None and run.state in _GOES_ON:
+            yield "cancelled", f"{show(run)}, and it was asked to be cancelled"
+        if run.state is RunState.CANCELLED and asked is None:
+            yield "cancelled", f"{show(run)}, and nobody asked for that"
         if before.lock and self._locks.get(before.lock) == run.id:
             del self._locks[before.lock]
         if result is not None:
             yield from self._put_back(before, run, result)
         elif call.op != "recover" or call.args[1] != before.node:
             yield "only its claim", f"{show(run)} lost its claim {claim} by {call.op}"
+
+    def _retried(self, before: RunRecord, run: RunRecord, call: Call) -> Found:
+        if before.state is RunState.SUCCEEDED and not call.kwargs["even_succeeded"]:
+            yield "retried", f"{show(run)} had succeeded, and nobody insisted"
+        if (run.state, run.claim, run.attempt) != (RunState.WAITING, before.claim, before.attempt):
+            yield "retried", f"{show(run)}, claim {run.claim}, was {show(before)}, {before.claim}"
+        if run.cancel_requested_at is not None:
+            yield "retried", f"{show(run)} is asked to be cancelled from the beginning"
+        self._cancelled.discard(run.id)
+        self._executed[run.id] = True  # somebody wants it once more
 
     def _put_back(self, before: RunRecord, run: RunRecord, result: Result) -> Found:
         if result.state is not RunState.WAITING:
@@ -152,6 +190,9 @@ class _Runs:
             yield "one execution", f"attempt {attempt} of run {run_id} is executed again"
         self._began.add((run_id, attempt))
         row = self._rows[run_id]
+        # One that was recovered as cancelled may begin after all: its node was frozen in between.
+        if row.state is RunState.CANCELLED and run_id in self._cancelled:
+            yield "cancelled", f"{show(row)} begins, and had been cancelled"
         if row.on_crash is OnCrash.ABANDON and not self._executed.get(run_id, True):
             yield "one execution", f"{show(row)} with on_crash=abandon was cut off, and began again"
         self._executed[run_id] = False

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tenure.model import Kind, Occurrence
-from tenure.node import LEADER
-from tenure.presence import PRESENCE
+from tenure.node.node import LEADER
+from tenure.node.presence import PRESENCE
 from tenure.testing.simulation.checker.violation import Violation
 from tenure.testing.simulation.history import (
     ASKS,

@@ -1,0 +1,79 @@
+-- name: schedules
+-- Walks the names in their order.
+SELECT * FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND removed = 0
+  AND name >= coalesce(%(after)s::text, '') AND (%(after)s::text IS NULL OR name <> %(after)s)
+  AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(name)) > 0)
+  AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s) AND (%(app)s::text IS NULL OR app = %(app)s)
+  AND (%(active)s::boolean IS NULL OR active = %(active)s)
+  AND (%(reason)s::text IS NULL OR starts_with(reason, %(reason)s))
+  AND reason IS DISTINCT FROM %(marked)s
+ORDER BY name LIMIT %(limit)s;
+
+-- name: late
+-- By the index of what is due; seldom many.
+SELECT * FROM {schema}.schedule
+WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
+  AND next_due < now() - make_interval(secs => %(late)s) AND removed = 0
+  AND (%(after)s::text IS NULL OR name > %(after)s)
+  AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(name)) > 0)
+  AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s) AND (%(app)s::text IS NULL OR app = %(app)s)
+  AND (%(active)s::boolean IS NULL OR active = %(active)s)
+  AND (%(reason)s::text IS NULL OR starts_with(reason, %(reason)s))
+ORDER BY name LIMIT %(limit)s;
+
+-- name: runs
+SELECT r.id, r.schedule, r.schedule_uid, r.kind, r.nominal, r.task, '{{}}' AS kwargs, r.state, r.due, r.attempt,
+    r.unbegun, r.crashes, r.failures, r.lock, r.priority, r.timeout, r.retries, r.on_crash, r.term, r.node,
+    r.created_at, r.claimed_at, r.finished_at, right(r.error, %(last)s) AS error, r.tenant,
+    r.cancel_requested_at, NULL AS result, r.traceparent, s.name AS named
+FROM {schema}.run r LEFT JOIN {schema}.schedule s ON s.uid = r.schedule_uid
+WHERE r.namespace = %(namespace)s AND r.id < coalesce(%(below)s::bigint, 9223372036854775807)
+ORDER BY r.id DESC LIMIT %(limit)s;
+
+-- name: runs_of
+SELECT r.id, r.schedule, r.schedule_uid, r.kind, r.nominal, r.task, '{{}}' AS kwargs, r.state, r.due, r.attempt,
+    r.unbegun, r.crashes, r.failures, r.lock, r.priority, r.timeout, r.retries, r.on_crash, r.term, r.node,
+    r.created_at, r.claimed_at, r.finished_at, right(r.error, %(last)s) AS error, r.tenant,
+    r.cancel_requested_at, NULL AS result, r.traceparent, s.name AS named
+FROM {schema}.run r LEFT JOIN {schema}.schedule s ON s.uid = r.schedule_uid
+WHERE r.namespace = %(namespace)s AND r.id = ANY (%(ids)s::bigint[])
+ORDER BY r.id DESC;
+
+-- name: claimed
+SELECT r.id, r.schedule, r.schedule_uid, r.kind, r.nominal, r.task, '{{}}' AS kwargs, r.state, r.due, r.attempt,
+    r.unbegun, r.crashes, r.failures, r.lock, r.priority, r.timeout, r.retries, r.on_crash, r.term, r.node,
+    r.created_at, r.claimed_at, r.finished_at, right(r.error, %(last)s) AS error, r.tenant,
+    r.cancel_requested_at, NULL AS result, r.traceparent, s.name AS named
+FROM {schema}.run r LEFT JOIN {schema}.schedule s ON s.uid = r.schedule_uid
+WHERE r.id IN (
+    SELECT id FROM {schema}.run
+    WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' LIMIT %(limit)s)
+ORDER BY r.id DESC;
+
+-- name: waiting
+-- Those that a claim may have to take, and those that wait behind them: two indexes, a few rows of each.
+SELECT r.id, r.schedule, r.schedule_uid, r.kind, r.nominal, r.task, '{{}}' AS kwargs, r.state, r.due, r.attempt,
+    r.unbegun, r.crashes, r.failures, r.lock, r.priority, r.timeout, r.retries, r.on_crash, r.term, r.node,
+    r.created_at, r.claimed_at, r.finished_at, right(r.error, %(last)s) AS error, r.tenant,
+    r.cancel_requested_at, NULL AS result, r.traceparent, s.name AS named
+FROM {schema}.run r LEFT JOIN {schema}.schedule s ON s.uid = r.schedule_uid
+WHERE r.id IN (
+    (SELECT id FROM {schema}.run
+     WHERE namespace = %(namespace)s AND coalesce(state, '') = 'waiting' AND ready LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id FROM {schema}.run
+     WHERE namespace = %(namespace)s AND state = 'waiting' AND NOT ready AND lock IS NOT NULL
+     LIMIT %(limit)s))
+ORDER BY r.id DESC LIMIT %(limit)s;
+
+-- name: occurrences
+-- The key of a planned one is its nominal time, so the last ones are at the end of the primary key.
+SELECT o.*, s.name AS schedule FROM (
+    (SELECT * FROM {schema}.occurrence
+     WHERE schedule_uid = %(uid)s AND kind = 'planned' ORDER BY key DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT * FROM {schema}.occurrence
+     WHERE schedule_uid = %(uid)s AND kind IN ('manual', 'backfill') ORDER BY nominal DESC LIMIT %(limit)s)
+) o JOIN {schema}.schedule s ON s.uid = o.schedule_uid AND s.namespace = %(namespace)s
+ORDER BY o.nominal DESC;

@@ -1,0 +1,1 @@
+"""What several backends have in common. Imported by backends, and by nobody else."""

@@ -1,0 +1,123 @@
+"""Events from and to rows of a SQL store. The stores differ only in how they store a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tenure.model import Content, EventGroup, LoggedEvent, NewEvent, ScheduleSpec
+from tenure.printable import brief
+from tenure.process.clock import EPOCH
+
+if TYPE_CHECKING:
+    from tenure.backends.shared.rows import Row, When
+
+
+def logged(row: Row, when: When) -> LoggedEvent:
+    """An event. What cannot be read, because the row was edited by hand, is blank. Relays and
+    consumers do this for each event, so what is the same for most of them is not made anew."""
+    recorded = as_moment(row["recorded_at"], when) or EPOCH
+    headers, subject, key, trace = row["headers"], row["subject"], row["key"], row["traceparent"]
+    return LoggedEvent(
+        as_text(row["id"]),
+        as_text(row["topic"]),
+        as_text(row["type"]),
+        _source(as_text(row["namespace"])),
+        None if subject is None else as_text(subject),
+        as_moment(row["time"], when) or recorded,
+        as_text(row["data"]),
+        None if key is None else as_text(key),
+        {} if headers == "{}" else _headers(headers),
+        as_number(row["position"]),
+        as_number(row["key_number"]),
+        None if trace is None else as_text(trace),
+        recorded,
+    )
+
+
+@lru_cache(maxsize=64)
+def _source(namespace: str) -> str:
+    return f"/tenure/{quote(namespace, safe='')}"
+
+
+def group(row: Row, when: When) -> EventGroup:
+    """How far a group has come."""
+    return EventGroup(
+        topic=as_text(row["topic"]),
+        name=as_text(row["name"]),
+        position=as_number(row["position"]),
+        unread=row["unread"],
+        oldest=as_moment(row["oldest"], when),
+        moved_at=as_moment(row["moved_at"], when) or EPOCH,
+    )
+
+
+def values(event: NewEvent, moment: Callable[[datetime], Any]) -> dict[str, Any]:
+    """The columns of an event, for writing."""
+    said = event.content
+    return {
+        "id": event.id,
+        "topic": said.topic,
+        "type": said.type,
+        "key": said.key,
+        "subject": event.subject,
+        "time": None if event.time is None else moment(event.time),
+        "data": said.data,
+        "headers": said.headers,
+        "traceparent": event.traceparent,
+    }
+
+
+def content(row: Row) -> Content | None:
+    """What a schedule emits; None if it does not."""
+    if row["target"] != "event":
+        return None
+    return Content(
+        topic=as_text(row["topic"]),
+        type=as_text(row["event_type"]),
+        data=as_text(row["event_data"]),
+        key=None if row["event_key"] is None else as_text(row["event_key"]),
+        headers=as_text(row["event_headers"]),
+    )
+
+
+def emitted(spec: ScheduleSpec) -> dict[str, Any]:
+    """The columns of a schedule that say what it emits, for writing."""
+    said = spec.event
+    return {
+        "target": spec.target,
+        "topic": None if said is None else said.topic,
+        "event_type": None if said is None else said.type,
+        "event_data": None if said is None else said.data,
+        "event_key": None if said is None else said.key,
+        "event_headers": None if said is None else said.headers,
+    }
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else brief(value)
+
+
+def as_moment(value: Any, when: When) -> datetime | None:
+    try:
+        return None if value is None else when(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _headers(text: Any) -> Mapping[str, str]:
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        return {}
+    return found
+
+
+def as_number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,1 +1,0 @@
--- Nothing: SQLite keeps no functions. A number means the same on both stores.

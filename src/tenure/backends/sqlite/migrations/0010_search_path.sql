@@ -1,1 +1,0 @@
--- Nothing: SQLite has no search path. A number means the same on both stores.

@@ -1,0 +1,178 @@
+"""`redis-streams://`: events as entries of streams in Redis or Valkey, one stream for each topic.
+
+    redis-streams://host:6379/0                       rediss-streams://… for TLS
+    redis-streams+sentinel://host:26379/service       redis-streams+cluster://host:7000
+    …#prefix=events:      the streams' names begin with this
+    …#stream=events       all topics go into this one stream
+    …#maxlen=100000       each stream keeps about so many entries
+
+An entry's id is the event's position in the log. The server takes only growing ids, so a repeat, or
+a relay that was frozen and wakes up, adds nothing. For the same reason nobody else may write to
+these streams, and a stream as a whole keeps its order: it is one lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from tenure.backends.urls import check_server
+from tenure.errors import ConfigError, StoreError
+from tenure.events.cloudevents import binary
+from tenure.events.sinks.base import (
+    DELIVERED,
+    UNTRIED,
+    Lane,
+    Outcome,
+    Outgoing,
+    Sink,
+    SinkPlace,
+    Verdict,
+    nothing_sent,
+)
+from tenure.events.sinks.urls import SinkUrl, split
+from tenure.model import LoggedEvent
+
+if TYPE_CHECKING:
+    from tenure.process.clock import Clock
+
+FORM = "redis-streams://host:6379/0"
+SCHEMES = ("redis-streams", "rediss-streams")
+OPTIONS = ("maxlen", "prefix", "stream")
+LEAST_KEPT = 1_000
+_DOWN = ("OOM ", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "LOADING")
+
+
+def parse(place: SinkPlace) -> Callable[[], Sink]:
+    """Check the URL; what it returns makes the sink."""
+    url = split(place.url, FORM, OPTIONS)
+    plain = _plain(url)
+    check_server(plain)
+    if url.option("stream") and url.option("prefix"):
+        raise ConfigError(
+            f"{url.location}: stream= puts all topics into one stream, and prefix= names one for"
+            " each. Give one of the two."
+        )
+    maxlen = int(url.number("maxlen", 0, LEAST_KEPT, 10**12))
+    return lambda: RedisStreamsSink(url, plain, maxlen, place.clock)
+
+
+def _plain(url: SinkUrl) -> str:
+    """The same as the URL of a server."""
+    credentials = "" if url.credentials is None else f"{url.credentials}@"
+    scheme = url.scheme.replace("-streams", "", 1)
+    query = f"?{url.query}" if url.query else ""
+    return f"{scheme}://{credentials}{url.hosts}{url.path}{query}"
+
+
+class RedisStreamsSink:
+    """Streams on a Redis or Valkey server, or in a cluster."""
+
+    def __init__(self, url: SinkUrl, plain: str, maxlen: int, clock: Clock) -> None:
+        try:
+            from tenure.backends.redis import target
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"{url.location} needs the package {error.name!r}: pip install 'tenure[redis]'"
+            ) from error
+        self._target = target.parse(plain)
+        self._stream, self._prefix = url.option("stream"), url.option("prefix") or ""
+        self._maxlen = str(maxlen or "")
+        # At a time no more than the stream keeps: what was written has to be found when it is sent
+        # again, or it would be taken for what others wrote. The rest is sent next.
+        self._most = maxlen or None
+        self._clock = clock
+        self._client: Any = None
+        self._script: Any = None
+        self.location = f"{url.scheme}://{self._target.location.partition('://')[2]}"
+
+    def lane(self, event: LoggedEvent) -> Lane:
+        return Lane() if self._stream else Lane(event.topic)
+
+    async def open(self) -> None:
+        self._client = self._target.connect()
+        text = files("tenure.events.sinks").joinpath("redis_streams.lua").read_text("utf-8")
+        self._script = self._client.register_script(text)
+
+    async def send(self, batch: Sequence[Outgoing], seconds: float) -> list[Outcome]:
+        if self._client is None:
+            return nothing_sent(batch, Outcome(Verdict.DOWN, "this sink is closed"))
+        until = self._clock.monotonic() + seconds
+        streams: dict[str, list[int]] = {}
+        for number, outgoing in enumerate(batch):
+            name = self._stream or f"{self._prefix}{outgoing.event.topic}"
+            streams.setdefault(name, []).append(number)
+        outcomes = [UNTRIED] * len(batch)
+        for name, of_stream in streams.items():
+            left = until - self._clock.monotonic()
+            numbers = of_stream[: self._most]
+            found = await self._append(name, [batch[number] for number in numbers], left)
+            for number, outcome in zip(numbers, found, strict=True):
+                outcomes[number] = outcome
+            if any(outcome.verdict is Verdict.DOWN for outcome in found):
+                break  # the other streams are on the same server
+        return outcomes
+
+    async def close(self) -> None:
+        from tenure.backends.redis.client import close
+
+        client, self._client = self._client, None
+        if client is not None:
+            await close(client)
+
+    async def _append(
+        self, stream: str, batch: Sequence[Outgoing], seconds: float
+    ) -> list[Outcome]:
+        from tenure.backends.redis.client import FAILURES
+        from tenure.backends.shared.uncancelled import apart
+
+        if seconds <= 0:
+            return [UNTRIED] * len(batch)
+        words = [word for outgoing in batch for word in _words(outgoing)]
+        try:
+            answers = await apart(self._script(keys=[stream], args=[self._maxlen, *words]), seconds)
+        except TimeoutError:
+            reason = f"{self.location} did not answer in time"
+            return nothing_sent(batch, Outcome(Verdict.DOWN, reason))
+        except FAILURES as error:
+            return nothing_sent(batch, _failure(error))
+        outcomes = [self._outcome(stream, answer) for answer in answers]
+        return outcomes + [UNTRIED] * (len(batch) - len(outcomes))
+
+    def _outcome(self, stream: str, answer: str) -> Outcome:
+        if answer in ("added", "repeat"):
+            return DELIVERED
+        if answer == "taken":
+            return Outcome(
+                Verdict.RETRY,
+                f"the stream {stream!r} already has entries up to this position or beyond, and this"
+                " event is not among them. Either others write to the stream, or the log was"
+                " restored and counts again from an earlier position. Give Tenure a stream of its"
+                " own: #prefix=… or #stream=….",
+            )
+        text = answer.removeprefix("error ")
+        verdict = Verdict.DOWN if text.startswith(_DOWN) else Verdict.RETRY
+        return Outcome(verdict, f"the stream {stream!r}: {text}")
+
+
+def _failure(error: Exception) -> Outcome:
+    """What the driver raised, told without secrets. A server that takes nothing is down."""
+    from tenure.backends.redis.client import translate
+
+    try:
+        translate(error)
+    except StoreError as told:
+        return Outcome(Verdict.DOWN, str(told))
+
+
+def _words(outgoing: Outgoing) -> list[str]:
+    event = outgoing.event
+    fields = {
+        **binary(event),
+        **{f"header_{name}": value for name, value in event.headers.items()},
+        "data": event.data,
+    }
+    pairs = [word for pair in fields.items() for word in pair]
+    late = "1" if outgoing.late else ""
+    return [str(event.position), event.id, late, str(len(pairs)), *pairs]

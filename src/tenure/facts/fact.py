@@ -1,0 +1,87 @@
+"""A fact, and how it reaches listeners."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, ClassVar
+
+from tenure.printable import field
+
+Listener = Callable[["Fact"], None]
+_logger = logging.getLogger("tenure.facts")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that happened on this node."""
+
+    name: ClassVar[str] = "fact"
+    level: ClassVar[int] = logging.INFO
+
+    def values(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __str__(self) -> str:
+        """For the log: one line of logfmt, in which no field can pass for another."""
+        told = ((name, value) for name, value in self.values().items() if value is not None)
+        return " ".join([self.name, *(f"{name}={field(value)}" for name, value in told)])
+
+
+class Facts:
+    """Tells facts to listeners."""
+
+    def __init__(self, defer: Callable[[Callable[[], None]], None] | None = None) -> None:
+        self._listeners: list[tuple[str, Listener, bool]] = []
+        self._heard: dict[str, list[tuple[Listener, bool]]] = {}
+        self._defer = defer
+
+    def on(self, pattern: str, listener: Listener, *, at_once: bool = False) -> None:
+        """Call `listener` with every fact whose name matches, such as "run.failed" or "run.*".
+
+        `at_once`: where the fact is told, without a thread in between. For listeners of ours that
+        never block: they cost a fraction of waking another thread."""
+        self._listeners.append((pattern, listener, at_once))
+        self._heard.clear()
+
+    def tell(self, fact: Fact) -> None:
+        heard = self._heard.get(fact.name)
+        if heard is None:
+            heard = [to[1:] for to in self._listeners if fnmatchcase(fact.name, to[0])]
+            self._heard[fact.name] = heard
+        for listener, at_once in heard:
+            if listener is log and not _logger_of(fact).isEnabledFor(fact.level):
+                continue  # most facts of most programs: not worth waking a thread for
+            if at_once or self._defer is None:
+                _deliver(listener, fact)
+            else:
+                try:
+                    self._defer(lambda listener=listener: _deliver(listener, fact))  # type: ignore[misc]
+                except Exception:  # such as of a thread that cannot be started
+                    _logger.exception("nobody could be told %s", fact)
+
+
+def _deliver(listener: Listener, fact: Fact) -> None:
+    try:
+        listener(fact)
+    except Exception:
+        _logger.exception("a listener failed on %s", fact.name)
+
+
+def log(fact: Fact) -> None:
+    """The listener that writes the log: logger tenure.<first word>, `event` as an extra field."""
+    logger = _logger_of(fact)
+    if logger.isEnabledFor(fact.level):
+        logger.log(fact.level, "%s", fact, extra={"event": fact.name, "fact": fact.values()})
+
+
+def _logger_of(fact: Fact) -> logging.Logger:
+    return _logger_named(fact.name)
+
+
+@cache
+def _logger_named(fact: str) -> logging.Logger:
+    return logging.getLogger(f"tenure.{fact.partition('.')[0]}")

@@ -1,0 +1,28 @@
+"""How much one transaction takes: half as much after a failure, more after quick successes.
+
+A store ends a transaction that takes too long. The same batch would take too long again, for ever.
+So the next one is smaller, whatever the reason was, until it fits.
+"""
+
+from __future__ import annotations
+
+QUICK = 0.25
+"""A transaction that took less than this share of its limit could safely be twice as large."""
+
+
+class Portion:
+    """A number of rows between 1 and `most`. `limit` is how many seconds a transaction may take."""
+
+    def __init__(self, most: int, limit: float) -> None:
+        self.size = self.most = most
+        self._limit = limit
+
+    def failed(self, tried: int) -> None:
+        """A transaction with so many rows failed."""
+        if tried > 1:
+            self.size = max(1, min(self.size, tried) // 2)
+
+    def done(self, tried: int, seconds: float) -> None:
+        """A transaction with so many rows succeeded, in that time."""
+        if tried >= self.size and seconds < QUICK * self._limit:
+            self.size = min(self.most, 2 * self.size)
