@@ -6,8 +6,19 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.servers import PostgresServer
+
+# Property tests judge what is computed, not how fast this machine is at the moment. They try the
+# same examples each time; others with `--hypothesis-profile=default`. Set before any is imported.
+settings.register_profile(
+    "unhurried",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

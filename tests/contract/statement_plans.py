@@ -11,9 +11,7 @@ from tenure.backends.postgres.statements import Transactions
 
 async def scans(database: Transactions, text: str, values: dict[str, Any]) -> dict[str, str]:
     """The tables that the plan reads, each with its index; or how else."""
-    ((row),) = await database.one(f"EXPLAIN (FORMAT JSON) {text}", values)
-    plan = row["QUERY PLAN"]
-    found = list(_nodes((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
+    found = await nodes(database, text, values)
     assert not {node["Node Type"] for node in found} & {"Hash Join", "Merge Join", "Seq Scan"}
     for node in found:
         if node.get("Index Name") in ("lease_pkey", "lease_history_pkey"):
@@ -26,7 +24,15 @@ async def scans(database: Transactions, text: str, values: dict[str, Any]) -> di
     }
 
 
-def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+async def nodes(database: Transactions, text: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """All steps of the plan."""
+    ((row),) = await database.one(f"EXPLAIN (FORMAT JSON) {text}", values)
+    plan = row["QUERY PLAN"]
+    return list(steps((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
+
+
+def steps(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A step of a plan, and those before it."""
     yield node
     for inner in node.get("Plans", ()):
-        yield from _nodes(inner)
+        yield from steps(inner)

@@ -12,7 +12,9 @@ import pytest
 from tenure import Leases
 from tenure.backends.base import FREE_AFTER, KEPT_LINES
 from tenure.facts import Facts
-from tenure.pruner import EVERY_ACQUIRES, Pruner
+from tenure.node.pruner import EVERY_ACQUIRES, Pruner
+from tenure.node.service import Surroundings
+from tenure.settings import Settings
 from tenure.testing import FakeClock
 from tests.contract import redis_harness, test_memory, test_postgres, test_sqlite
 from tests.support.servers import PostgresServer, ValkeyServer
@@ -51,7 +53,7 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 @pytest.mark.slow
 async def test_names_that_come_and_go_do_not_add_up(harness: Any) -> None:
     """One new name each second; what a process does that uses `Leases`, and nobody else."""
-    pruner = Pruner(harness.leases, harness.clock, Facts())
+    pruner = Pruner(harness.leases, Surroundings(harness.clock, Facts(), Settings()))
     most = lines = 0
     for number in range(NAMES):
         grant = await harness.grant(f"order {number}")
@@ -84,12 +86,12 @@ def test_plain_leases_prune_as_they_go(tmp_path: Path) -> None:
             assert lease is not None
             assert lease.release()
             clock.advance(FREE_AFTER / 10)
-        found = leases.call(_settled(leases))
+        found = leases._runtime.call(_settled(leases))
     assert found <= EVERY_ACQUIRES
 
 
 async def _settled(leases: Leases) -> int:
-    connected = await leases.connected()
+    connected = await leases._runtime.connected()
     assert connected._pruner is not None
     while await connected._pruner.step() is not None:
         pass

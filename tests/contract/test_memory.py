@@ -40,7 +40,9 @@ class MemoryHarness(Harness):
 
 @asynccontextmanager
 async def open_memory() -> AsyncIterator[Harness]:
-    yield MemoryHarness()
+    harness = MemoryHarness()
+    await harness.backend.open()
+    yield harness
 
 
 class TestMemory(BackendContract):

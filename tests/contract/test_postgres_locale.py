@@ -1,35 +1,27 @@
-"""PostgreSQL passes the contract in a database that has another order than that of bytes. It finds
-leases by what their names begin with, however many others there are."""
+"""A PostgreSQL database that has another order than that of bytes; test_postgres.py runs the
+contract in one. Leases are found by what their names begin with, however many others there are."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from tenure.backends.postgres import PostgresBackend
-from tenure.presence import PRESENCE
-from tenure.testing.contract import BackendContract, Harness, lease_machine
+from tenure.node.presence import PRESENCE
+from tenure.testing.contract import lease_machine
 from tests.contract import test_postgres
 from tests.contract.statement_plans import scans
 from tests.support.servers import NoLocale, PostgresServer
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    try:
-        server = PostgresServer(locale="en_US", fsync="off", synchronous_commit="off")
-    except NoLocale as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    try:
-        yield server.start()
-    finally:
-        server.close()
+@pytest.fixture
+def server(server_with_locale: PostgresServer | None) -> PostgresServer:
+    if server_with_locale is None:
+        pytest.skip("this machine cannot make a locale: install locales")
+    return server_with_locale
 
 
 @pytest.fixture(autouse=True)
@@ -52,16 +44,9 @@ def test_a_locale_that_is_not_to_be_had_leaves_nothing_behind(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-class TestPostgresLocale(BackendContract):
-    @pytest.fixture
-    async def harness(self) -> AsyncIterator[Harness]:
-        async with test_postgres.open_postgres() as harness:
-            yield harness
-
-    async def test_names_are_listed_in_the_order_of_their_characters(
-        self, harness: Harness
-    ) -> None:
-        """As in every other store."""
+async def test_names_are_listed_in_the_order_of_their_characters() -> None:
+    """As in every other store."""
+    async with test_postgres.open_postgres() as harness:
         for name in ("b", "B", "a", "A", "ä", "_"):
             await harness.grant(name)
         names = [record.name for record in await harness.leases.all()]

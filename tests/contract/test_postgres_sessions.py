@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from itertools import count
 
 import psycopg
 import pytest
 from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
 from tenure.backends.postgres import PostgresBackend
-from tenure.backends.postgres.database import PREPARE_AFTER, Database
+from tenure.backends.postgres.connections.database import PREPARE_AFTER, Database
 from tenure.backends.postgres.statements import Statement
 from tenure.errors import StoreError
-from tenure.identity import new_holder
 from tenure.model import Fence, Grant
-from tests.support.servers import PostgresServer
+from tenure.process.identity import new_holder
 
 OFTEN = PREPARE_AFTER + 2
-_numbers = count(1)
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> str:
-    return postgres.create_database(f"sessions_{next(_numbers)}")
+LONG = {
+    "fire_late",  # after an outage, for a thousand schedules at once
+    "claim_in_turn",  # for many runs of many tenants
+    # While a task with max_running has room, and runs of it wait.
+    *("choose", "claim_limited", "claim_in_turn_limited", "claim_rest_limited"),
+}
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ async def test_a_session_is_told_its_limits_once(backend: PostgresBackend) -> No
 
 
 async def test_a_leaders_transaction_has_its_name_and_only_that(backend: PostgresBackend) -> None:
-    entering = backend.schedules.entering(Fence("leader", 7, "ann"))
+    entering = backend.office.entering(Fence("leader", 7, "ann"))
     _, [inside] = await backend._for_the_rest.run(entering, (_NAME, {}))
     assert inside["name"] == "tenure leader 7"
     assert (await backend._for_the_rest.one(_NAME, {}))[0]["name"] != "tenure leader 7"
@@ -56,13 +54,14 @@ async def test_statements_that_are_sent_together_are_one_transaction(
     database = backend._for_the_rest
     moved: Statement = ("UPDATE tenure.fence SET term = term + 1", {})
     identity: Statement = ("SELECT pg_current_xact_id()::text AS xact", {})
-    assert await backend.schedules.take_office(Fence("leader", 7, "ann"))
+    successor = Fence("leader", 7, "ann")
+    assert await backend.office.take(successor) == successor
     _, [first], [second] = await database.run(moved, identity, identity)
     assert first == second
-    assert await backend.schedules.floor("leader") == 8
+    assert (await backend.schedules.backlog("leader")).term == 8
     with pytest.raises(StoreError, match="division by zero"):
         await database.run(moved, moved, ("SELECT 1 / 0", {}))
-    assert await backend.schedules.floor("leader") == 8
+    assert (await backend.schedules.backlog("leader")).term == 8
 
 
 async def test_what_is_asked_often_stays_prepared(backend: PostgresBackend) -> None:
@@ -78,10 +77,10 @@ async def test_a_migration_under_way_is_not_noticed(backend: PostgresBackend, ur
         assert isinstance(grant, Grant)
         assert await backend.leases.read("job") is not None
         assert await backend.leases.evict("job", "why not") is not None
-        lease = backend.leases.acquire_here("job", new_holder(), 10.0)
+        lease = backend.leases.acquire_blocking("job", new_holder(), 10.0)
         assert isinstance(lease, Grant)
-        assert backend.leases.release_here(lease)
-        await backend.schedules.all()
+        assert backend.leases.release_blocking(lease)
+        list((await backend.schedules.find()).values())
     with psycopg.connect(url, autocommit=True) as newer:
         for table in ("lease", "lease_history", "schedule", "run"):
             newer.execute(f"ALTER TABLE tenure.{table} ADD COLUMN newer text")
@@ -89,10 +88,10 @@ async def test_a_migration_under_way_is_not_noticed(backend: PostgresBackend, ur
     assert isinstance(grant, Grant)
     assert await backend.leases.read("job") is not None
     assert await backend.leases.evict("job", "why not") is not None
-    lease = backend.leases.acquire_here("job", new_holder(), 10.0)
+    lease = backend.leases.acquire_blocking("job", new_holder(), 10.0)
     assert isinstance(lease, Grant)
-    assert backend.leases.release_here(lease)
-    assert await backend.schedules.all() == []
+    assert backend.leases.release_blocking(lease)
+    assert await backend.schedules.find() == {}
     assert await backend.leases.history("job") != []
 
 
@@ -131,7 +130,7 @@ async def _prepared(database: Database) -> int:
 
 async def test_the_driver_remembers_every_statement(backend: PostgresBackend) -> None:
     """It reads those that are longer than this each time anew, which takes longer than all else."""
-    for file in ("schedules", "runs", "leases", "releases"):
+    for file in ("office", "schedules", "runs", "leases", "editions"):
         for name, text in backend._for_the_rest.statements(f"sql/{file}.sql").items():
-            if name != "fire_late":  # after an outage, and for a thousand schedules at once
+            if name not in LONG:
                 assert len(text) <= MAX_CACHED_STATEMENT_LENGTH, name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from itertools import count
 
 import psycopg
 import pytest
@@ -13,13 +12,7 @@ from tenure.backends.base import RUNS, SCHEDULES, lease_topic
 from tenure.backends.postgres import PostgresBackend
 from tests.support.servers import PostgresServer
 
-PATIENCE = 20.0
-_numbers = count(1)
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> str:
-    return postgres.create_database(f"wakeups_{next(_numbers)}")
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -92,5 +85,27 @@ async def test_a_connection_that_is_made_anew_listens_to_all_of_it(
         await heard.until(job=3)
 
 
+async def test_bytes_that_are_no_text_do_not_end_the_listening(postgres: PostgresServer) -> None:
+    no_encoding = "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    url = postgres.create_database("wakeups", no_encoding)
+    backend = PostgresBackend(url)
+    await backend.open()
+    try:
+        heard = Heard(backend, RUNS)
+        await heard.until(runs=1)
+        session = backend.wakeups.session
+        with psycopg.connect(url, autocommit=True) as line:
+            for times in (2, 4, 6):
+                line.execute(f"NOTIFY {backend.wakeups.channel}, E'\\xff'")
+                await heard.until(runs=times)  # it may have been for us
+                _tell(line, backend, RUNS)
+                await heard.until(runs=times + 1)
+        assert backend.wakeups.session == session
+    finally:
+        await backend.close()
+
+
 def _tell(line: psycopg.Connection, backend: PostgresBackend, topic: str) -> None:
-    line.execute("SELECT pg_notify(%s, %s)", (backend.wakeups.channel_of(topic), topic))
+    wakeups = backend.wakeups
+    channel = wakeups.channel if topic == RUNS else wakeups.channel_of(topic)
+    line.execute("SELECT pg_notify(%s, %s)", (channel, topic))

@@ -9,15 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from tenure.backends.redis import wakeups
-from tenure.testing.contract import (
-    CancellingContract,
-    ForgettingContract,
-    Harness,
-    LeaseContract,
-    LeaseRecordContract,
-    TakeoverContract,
-    lease_machine,
-)
+from tenure.testing.contract import LeaseBackendContract, LeaseHarness, leases_only_machine
 from tests.contract.redis_harness import RedisHarness, open_harness
 from tests.support.servers import ValkeyServer
 
@@ -38,16 +30,14 @@ def server() -> Iterator[None]:
         server.close()
 
 
-class TestRedis(
-    LeaseContract, LeaseRecordContract, ForgettingContract, TakeoverContract, CancellingContract
-):
+class TestRedis(LeaseBackendContract):
     @pytest.fixture
-    async def harness(self) -> AsyncIterator[Harness]:
+    async def harness(self) -> AsyncIterator[LeaseHarness]:
         async with open_redis() as harness:
             yield harness
 
     async def test_close_ends_what_listens_whatever_it_is_doing(
-        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+        self, harness: LeaseHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Above all asking whether the line is alive: the driver may take a cancellation there."""
         monkeypatch.setattr(wakeups, "SILENCE", 0.001)
@@ -59,4 +49,4 @@ class TestRedis(
             assert done, "close() does not come to an end"
 
 
-TestLeaseMachine = lease_machine(open_redis, examples=30).TestCase
+TestLeaseMachine = leases_only_machine(open_redis, examples=30).TestCase

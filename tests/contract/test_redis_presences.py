@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tenure.backends.base import FREE_AFTER
-from tenure.backends.redis.leases import PAGE, RedisLeases
+from tenure.backends.redis.keys import PAGE
+from tenure.backends.redis.leases import RedisLeases
 from tenure.model import Grant
-from tenure.presence import PRESENCE
+from tenure.node.presence import PRESENCE
 from tests.contract.redis_harness import open_harness
 from tests.support.servers import ValkeyServer
 
@@ -26,7 +27,6 @@ def valkey() -> Iterator[ValkeyServer]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_presences_are_listed_a_page_at_a_time(valkey: ValkeyServer) -> None:
     async with open_harness(valkey.url, [valkey]) as harness:
         leases = harness.leases

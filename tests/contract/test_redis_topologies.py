@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tenure.backends.base import lease_topic
 from tenure.testing.contract import (
-    CancellingContract,
     ForgettingContract,
-    Harness,
-    LeaseContract,
+    LeaseBackendContract,
+    LeaseCancellingContract,
+    LeaseHarness,
     LeaseRecordContract,
+    LeaseWakeupContract,
     TakeoverContract,
 )
 from tests.contract.redis_harness import open_harness
@@ -22,23 +21,9 @@ from tests.support.servers import ValkeyServer
 
 
 class _Listening:
-    """What the contract leaves open, because polling is the truth: wake-ups and hints do come."""
+    """What the contract leaves open, because polling is the truth: hints do come."""
 
-    async def test_release_and_eviction_wake_those_who_wait(self, harness: Harness) -> None:
-        other, heard = await harness.another(), asyncio.Event()
-        stop = harness.backend.wakeups.subscribe(lease_topic("job"), heard.set)
-        try:
-            grant = await harness.grant("job")
-            assert await other.leases.release(grant)
-            await asyncio.wait_for(heard.wait(), 30)
-            heard.clear()
-            await harness.grant("job")
-            assert await other.leases.evict("job", "why not")
-            await asyncio.wait_for(heard.wait(), 30)
-        finally:
-            stop()
-
-    async def test_connection_of_a_dead_leader_is_missed(self, harness: Harness) -> None:
+    async def test_connection_of_a_dead_leader_is_missed(self, harness: LeaseHarness) -> None:
         await harness.grant("job", "ann", fenced=True)
         other = await harness.another()
         record = await other.leases.read("job")
@@ -82,39 +67,30 @@ def cluster() -> Iterator[ClusterSetup]:
 
 
 class TestTls(
-    _Listening, LeaseRecordContract, ForgettingContract, TakeoverContract, CancellingContract
+    _Listening,
+    LeaseRecordContract,
+    ForgettingContract,
+    TakeoverContract,
+    LeaseWakeupContract,
+    LeaseCancellingContract,
 ):
     """What is carried is no concern of TLS; and where many connect at once, handshakes add up."""
 
     @pytest.fixture
-    async def harness(self, server: ValkeyServer, front: TlsFront) -> AsyncIterator[Harness]:
+    async def harness(self, server: ValkeyServer, front: TlsFront) -> AsyncIterator[LeaseHarness]:
         async with open_harness(front.url(ssl_ca_certs=front.ca), [server]) as harness:
             yield harness
 
 
-class TestSentinel(
-    _Listening,
-    LeaseContract,
-    LeaseRecordContract,
-    ForgettingContract,
-    TakeoverContract,
-    CancellingContract,
-):
+class TestSentinel(_Listening, LeaseBackendContract):
     @pytest.fixture
-    async def harness(self, sentinel: SentinelSetup) -> AsyncIterator[Harness]:
+    async def harness(self, sentinel: SentinelSetup) -> AsyncIterator[LeaseHarness]:
         async with open_harness(sentinel.url, [sentinel.master]) as harness:
             yield harness
 
 
-class TestCluster(
-    _Listening,
-    LeaseContract,
-    LeaseRecordContract,
-    ForgettingContract,
-    TakeoverContract,
-    CancellingContract,
-):
+class TestCluster(_Listening, LeaseBackendContract):
     @pytest.fixture
-    async def harness(self, cluster: ClusterSetup) -> AsyncIterator[Harness]:
+    async def harness(self, cluster: ClusterSetup) -> AsyncIterator[LeaseHarness]:
         async with open_harness(cluster.url, cluster.nodes) as harness:
             yield harness

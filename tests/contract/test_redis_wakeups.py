@@ -11,19 +11,20 @@ import redis
 
 from tenure.backends.base import lease_topic
 from tenure.backends.redis import RedisBackend
+from tenure.backends.shared import throttle
 from tenure.errors import StoreUnavailable
-from tenure.identity import new_holder
 from tenure.model import Grant
+from tenure.process.identity import new_holder
 from tests.support.servers import ValkeyServer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ValkeyServer]:
     server = ValkeyServer(clock=True)
     try:
-        server.start().move_clock(5_000)  # it has been up for long, and so grants locks
+        server.start().age(5_000)
         yield server
     finally:
         server.close()
@@ -98,18 +99,61 @@ async def test_a_connection_that_is_made_anew_asks_for_all_of_it(
     stop()
 
 
+@pytest.mark.slow
+async def test_a_connection_that_is_made_anew_leaves_out_what_is_flooded(
+    backend: RedisBackend, line: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that is all there is, the channel of those without a topic too."""
+    monkeypatch.setattr(throttle, "UNHEARD", 600.0)
+    monkeypatch.setattr(throttle, "HEARD_AT_ONCE", 50)  # what a busy machine can send is a flood
+    monkeypatch.setattr(throttle, "HEARD", 1.0)
+    heard = asyncio.Event()
+    stop = backend.wakeups.subscribe(lease_topic("job"), heard.set)
+    stop_other = backend.wakeups.subscribe(lease_topic("other"), lambda: None)
+    await _until(lambda: _topics(line) == {"lease:job", "lease:other"})
+    await _flood(line, backend.wakeups.channel_of(lease_topic("job")))
+    await _reconnect(backend, line)
+    await _until(lambda: _topics(line) == {"lease:other"})
+    stop_other()
+    await _until(lambda: _topics(line) == set())
+    await _flood(line, backend.wakeups.channel)
+    await _reconnect(backend, line)
+    assert _topics(line) == set()
+    floods = backend.wakeups._floods
+    floods._last = dict.fromkeys(floods._last, (0.0, 0.0))  # they are over
+    await _until(lambda: _topics(line) == {"lease:job"})
+    heard.clear()
+    line.publish(backend.wakeups.channel_of(lease_topic("job")), "x")
+    await _hear(heard)
+    stop()
+
+
+async def _reconnect(backend: RedisBackend, line: redis.Redis) -> None:
+    before = backend.wakeups.client_id
+    line.client_kill_filter(_id=str(before))
+    await _until(lambda: backend.wakeups.client_id not in (None, before))
+
+
+async def _flood(line: redis.Redis, channel: str) -> None:
+    """Until nobody listens to it any more."""
+    deadline = time.monotonic() + PATIENCE
+    while line.publish(channel, "x"):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+
+
 async def test_what_is_asked_while_it_is_closed_leaves_no_connection_behind(
     server: ValkeyServer, line: redis.Redis
 ) -> None:
     before = {client["id"] for client in line.client_list()}
     backend = RedisBackend(server.url)
     await backend.open()
-    asked = [asyncio.create_task(backend.leases.read("job")) for _ in range(20)]
+    asked = [asyncio.create_task(backend.leases.read("never held")) for _ in range(20)]
     await asyncio.sleep(0)  # they have begun, and none has an answer
     await backend.close()
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert all(a is None or isinstance(a, StoreUnavailable) for a in answers), answers
-    with pytest.raises(StoreUnavailable, match="not open"):
+    with pytest.raises(StoreUnavailable, match="was closed meanwhile"):
         await backend.leases.read("job")
     # The server learns of it a moment later; what is left behind would stay.
     await _until(lambda: {client["id"] for client in line.client_list()} == before)

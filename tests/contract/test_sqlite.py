@@ -7,15 +7,17 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from tenure.backends.base import Backend
 from tenure.backends.sqlite import SQLiteBackend
-from tenure.model import Grant, Release
+from tenure.model import Edition, Grant, Overlap
 from tenure.testing import FakeClock
 from tenure.testing.contract import BackendContract, Harness, Lent, lease_machine, run_machine
+from tenure.testing.contract.harness import forget_lines
 
 
 class SQLiteHarness(Harness):
@@ -47,6 +49,19 @@ class SQLiteHarness(Harness):
     async def delete(self, name: str) -> bool | None:
         with closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute("DELETE FROM tenure_lease WHERE name = ?", (name,))
+        return True
+
+    async def cry_wolf(self, topic: str) -> bool | None:
+        self.opened[0].wakeups._lock_file.wake(topic)
+        return True
+
+    async def spoil(self, name: str, **values: Any) -> bool | None:
+        values = {"expires" if key == "expiry" else key: value for key, value in values.items()}
+        changes = ", ".join(f"{column} = ?" for column in values)
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(
+                f"UPDATE tenure_lease SET {changes} WHERE name = ?", (*values.values(), name)
+            )
         return True
 
     async def orphan(self, name: str) -> Grant | None:
@@ -117,7 +132,7 @@ class TestNamespaces:
         assert [record.holder for record in await other.leases.all()] == ["bob"]
         assert [line.holder for line in await other.leases.history()] == ["bob"]
         assert (await other.leases.forget("", 0.0)).count == 0
-        assert await other.leases.forget_history(0.0) == 0
+        assert await forget_lines(other.leases, 0.0) == 0
 
     async def test_forgetting_in_one_leaves_the_other_alone(self, harness: SQLiteHarness) -> None:
         other = await harness.namespace("other")
@@ -125,18 +140,18 @@ class TestNamespaces:
             await namespace.leases.release(await namespace.grant("job", floor=50))
         await harness.advance(harness.ttl * 3)
         assert (await harness.leases.forget("", harness.ttl)).count == 1
-        assert await harness.leases.forget_history(harness.ttl) == 1
+        assert await harness.forget_lines(harness.ttl) == 1
         assert (len(await other.leases.all()), len(await other.leases.history())) == (1, 1)
         assert (await other.grant("new")).term == 1
 
     async def test_schedules_and_runs_are_separate(self, harness: SQLiteHarness) -> None:
         other = await harness.namespace("other")
         mine, theirs = await harness.claimed_run("a"), await other.claimed_run("a")
-        assert [run.id for run in await harness.runs.all()] == [mine.id]
+        assert [run.id for run in await harness.runs.find()] == [mine.id]
         assert [run.id for run in await other.runs.claimed("node")] == [theirs.id]
         await harness.add("due", lock="shared")
         assert (await other.schedules.due(10)).schedules == []
-        assert (await other.schedules.backlog()).due == 0
+        assert (await other.schedules.backlog("leader")).due == 0
         await harness.schedules.remove("a")
         assert "a" in await other.schedules.find(["a"])
 
@@ -144,12 +159,12 @@ class TestNamespaces:
         other = await harness.namespace("other")
         for namespace in (harness, other):
             for digest in ("1", "2"):
-                await namespace.releases.announce("app", Release(digest, {}))
+                await namespace.editions.announce("app", Edition(digest, {}))
         await harness.add("a", app="app")
-        assert (await other.releases.declared("app")).schedules == []
+        assert (await other.editions.declared("app")).schedules == []
         await harness.advance(harness.ttl * 2)
-        assert await harness.releases.prune(await harness.in_office(), harness.ttl, []) == 1
-        assert len((await other.releases.declared("app")).releases) == 2
+        assert await harness.editions.prune(await harness.in_office(), harness.ttl, []) == 1
+        assert len((await other.editions.declared("app")).editions) == 2
 
     async def test_prune_leaves_other_namespaces_alone(self, harness: SQLiteHarness) -> None:
         other = await harness.namespace("other")
@@ -157,8 +172,50 @@ class TestNamespaces:
         await other.waiting_run("a", "1")
         assert await other.schedules.run_now("a", "2") == (None, True)
         await harness.advance(harness.ttl * 2)
-        assert await harness.runs.prune(fence, harness.ttl, 100) == 0
+        assert (await harness.runs.prune(fence, harness.ttl, 100)).count == 0
         assert len(await other.schedules.occurrences("a")) == 2
+
+
+class TestMarks:
+    """What somebody edited is found again."""
+
+    @pytest.fixture
+    async def harness(self) -> AsyncIterator[SQLiteHarness]:
+        async with open_sqlite() as harness:
+            yield harness
+
+    async def test_queue_without_a_mark_is_mended(self, harness: SQLiteHarness) -> None:
+        options: Any = {"overlap": Overlap.QUEUE, "task": "a"}
+        runs = [await harness.waiting_run("a", f"{n}", **options) for n in range(2)]
+        claimed = await harness.claimed_run("busy", overlap=Overlap.QUEUE)
+        await harness.waiting_run("busy", "next", task="busy")
+        with closing(sqlite3.connect(harness.path)) as connection, connection:
+            connection.execute("UPDATE tenure_run SET ready = 0 WHERE state = 'waiting'")
+        assert (await harness.runs.claim("node", ["a", "busy"], 9)).runs == []
+        assert await harness.runs.claimants() == [claimed.node]
+        [run] = (await harness.runs.claim("node", ["a", "busy"], 9)).runs
+        assert run.id == runs[0].id
+
+    async def test_ready_run_of_another_task_makes_up_for_nothing(
+        self, harness: SQLiteHarness
+    ) -> None:
+        options: Any = {"overlap": Overlap.QUEUE, "lock": "k"}
+        await harness.waiting_run("a", task="nobody has it", **options)
+        run = await harness.waiting_run("b", task="b", **options)
+        with closing(sqlite3.connect(harness.path)) as connection, connection:
+            connection.execute("UPDATE tenure_run SET ready = 0 WHERE task = 'b'")
+        assert (await harness.runs.claim("node", ["b"], 9)).runs == []
+        assert await harness.runs.claimants() == []
+        assert [r.id for r in (await harness.runs.claim("node", ["b"], 9)).runs] == [run.id]
+
+    async def test_run_without_a_lock_key_cannot_lose_its_mark(
+        self, harness: SQLiteHarness
+    ) -> None:
+        await harness.waiting_run("a", overlap=Overlap.ALLOW)
+        lent = await harness.lend()
+        assert lent is not None
+        with pytest.raises(sqlite3.IntegrityError):
+            lent.connection.execute("UPDATE tenure_run SET ready = 0")
 
 
 TestLeaseMachine = lease_machine(open_sqlite).TestCase

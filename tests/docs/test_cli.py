@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tenure.cli import main
 from tests.docs.markdown import ROOT
@@ -54,3 +55,9 @@ def test_help_has_an_example(path: str) -> None:
     help_text = COMMANDS[path].help or ""
     assert "Example" in help_text
     assert path in help_text
+
+
+@pytest.mark.parametrize("path", [*COMMANDS, "tenure", "tenure runs", "tenure schedules"])
+def test_help_fits_a_terminal_of_80_columns(path: str) -> None:
+    told = CliRunner().invoke(main, [*path.split()[1:], "--help"], terminal_width=80)
+    assert [line for line in told.output.splitlines() if len(line) > 80] == []

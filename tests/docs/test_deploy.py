@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tenure.observe.pages import PATHS
 from tenure.settings import Settings
 from tests.docs.commands import check
 from tests.docs.markdown import ROOT, Block, blocks, name, pages
@@ -83,13 +84,31 @@ def test_deployment_finds_its_pods_and_gives_them_time(deployment: dict[str, Any
         command = container["command"]
         check(command)
         port = int(command[command.index("--port") + 1])
-        assert container["ports"] == [{"containerPort": port}]
+        assert container["ports"][0] == {"containerPort": port}
         assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": port}
-        assert "livenessProbe" not in container
+        assert container["ports"][1]["name"] == container["livenessProbe"]["httpGet"]["port"]
+        assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_fragment_probes_the_pages_that_the_node_serves() -> None:
+    (container,) = (
+        container
+        for c in YAML
+        if "kind" not in c and "spec" in c
+        for container in c["spec"]["template"]["spec"]["containers"]
+        if "command" in container
+    )
+    check(container["command"])
+    (port,) = container["ports"]
+    assert container["command"][-1] == f"0.0.0.0:{port['containerPort']}"
+    for probe, page in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": page, "port": port["name"]}
+        assert page in PATHS
 
 
 def test_fragment_mounts_the_volume_that_it_names() -> None:
-    (pod,) = (c["spec"]["template"]["spec"] for c in YAML if "kind" not in c and "spec" in c)
+    pods = (c["spec"]["template"]["spec"] for c in YAML if "kind" not in c and "spec" in c)
+    (pod,) = (pod for pod in pods if "volumes" in pod)
     (container,), (volume,) = pod["containers"], pod["volumes"]
     (mount,), (variable,) = container["volumeMounts"], container["env"]
     assert mount["name"] == volume["name"]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import MISSING, fields, replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tenure
 from tenure import errors, facts
 from tenure.errors import ConfigError
-from tenure.settings import TTL_LIMITS, Settings
+from tenure.settings import PAYLOAD_MOST, TTL_LIMITS, Settings
 from tests.docs import markdown
 from tests.docs.markdown import ROOT, anchors, links, pages, prose, table
 
@@ -42,6 +44,34 @@ def test_index_leads_to_every_page() -> None:
     listed |= {(DOCS / "adr" / link).resolve() for link in links(DOCS / "adr" / "README.md")}
     missing = set(DOCS.rglob("*.md")) - listed - {DOCS / "README.md"}
     assert not missing
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tenure.Schedule,
+        tenure.ScheduleSpec,
+        tenure.Occurrence,
+        tenure.RunRecord,
+        tenure.Attempt,
+        tenure.LeaseRecord,
+        tenure.Event,
+        tenure.LoggedEvent,
+    ],
+)
+def test_values_are_documented_field_by_field(value: Any) -> None:
+    name = value.__name__
+    rows = table(DOCS / "values.md", f"field of `{name}`", "meaning")
+    assert [_bare(row[f"field of `{name}`"]) for row in rows] == [f.name for f in fields(value)]
+
+
+def test_names_for_backend_authors_exist() -> None:
+    rows = table(DOCS / "backends.md", "name", "what it has")
+    assert len(rows) == 6
+    for row in rows:
+        module = import_module(_bare(row["name"]))
+        for name in re.findall(r"`(\w+)`", row["what it has"]):
+            assert hasattr(module, name), f"{module.__name__}.{name}"
 
 
 # -- facts ----------------------------------------------------------------------------------------
@@ -95,7 +125,11 @@ SETTINGS = {
 
 def test_every_setting_is_documented_with_its_default() -> None:
     said = {name: row["default"] for name, row in SETTINGS.items()}
-    derived = {"heartbeat": "ttl/5", "margin": "ttl/20"}
+    derived = {
+        "heartbeat": "ttl/5",
+        "margin": "ttl/20",
+        "lent_connections": "concurrency, at most 5",
+    }
     real = {
         field.name: str(field.default) if field.default is not None else derived[field.name]
         for field in fields(Settings)
@@ -104,17 +138,21 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert said == real
     default = Settings()
     assert (default.renew_every, default.safety) == (default.ttl / 5, default.ttl / 20)
+    assert (default.lent, Settings(concurrency=3).lent) == (5, 3)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_setting_obeys_its_rule(name: str) -> None:
     rule = SETTINGS[name]["rule"]
     low, high = TTL_LIMITS
-    probes: dict[str, tuple[list[float], list[float]]] = {
+    probes: dict[str, tuple[list[Any], list[Any]]] = {
+        "names": ([("mail",)], ["mail", ("",)]),
+        "True or False": ([True, False], [1, "no", None]),
         "> 0": ([1], [0, -1]),
         ">= 0": ([0], [-1]),
         "–": ([-1], []),
         f"{low:g} to {high:.0f}": ([low, high], [low - 0.1, high + 1]),
+        f"1 to {PAYLOAD_MOST}": ([1, PAYLOAD_MOST], [0, PAYLOAD_MOST + 1]),
         f"0 < {name} <= ttl/3": ([5.0], [0, -1, 5.1]),
     }
     good, bad = probes[rule]
@@ -125,8 +163,8 @@ def test_setting_obeys_its_rule(name: str) -> None:
             _with(name, value)
 
 
-def _with(name: str, value: float) -> Settings:
-    return replace(Settings(), **{name: value})  # type: ignore[arg-type]
+def _with(name: str, value: Any) -> Settings:
+    return replace(Settings(), **{name: value})
 
 
 # -- errors ---------------------------------------------------------------------------------------

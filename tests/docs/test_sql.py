@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from tenure.backends.sql import migrations
+from tenure.backends.shared.sql import migrations
 from tests.docs.markdown import ROOT
 
 PAGE = (ROOT / "docs" / "sql.md").read_text()
-VIEWS = ("schedule_status", "active_lock", "run_history", "why_not")
+VIEWS = (
+    *("schedule_status", "active_lock", "every_lock"),
+    *("run_history", "attempt_history", "parked_event", "why_not"),
+)
 
 
 @pytest.fixture(scope="module")
-def database() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    for _, _, text in migrations("tenure.backends.sqlite"):
-        connection.executescript(text)
-    return connection
+def database() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for _, _, text in migrations("tenure.backends.sqlite"):
+            connection.executescript(text)
+        yield connection
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -42,12 +47,17 @@ def test_views_and_tables_are_on_the_page(database: sqlite3.Connection) -> None:
 
 
 def test_functions_and_their_arguments_are_on_the_page() -> None:
-    (text,) = [sql for _, name, sql in migrations("tenure.backends.postgres") if name == "sql"]
+    text = "".join(sql for _, _, sql in migrations("tenure.backends.postgres"))
     found = re.findall(r"CREATE FUNCTION \{schema\}\.(\w+)\((.*?)\)\s*RETURNS", text, re.DOTALL)
     functions = {name: re.findall(r"(?:^|,)\s*(\w+) ", arguments) for name, arguments in found}
-    internal = {"wake", "locked_schedule"}
+    internal = {"wake", "locked_schedule", "mark_next", "number_schedule"}
+    internal |= {"try_cancel", "try_clear", "try_retry", "wrong_name", "wrong_argument"}
+    internal |= {"wrong_event", "change_relay"}
     assert functions.keys() - internal == {
-        *("add_schedule", "pause_schedule", "resume_schedule", "remove_schedule", "run_now")
+        *("add_schedule", "pause_schedule", "resume_schedule", "remove_schedule", "run_now"),
+        "rename_schedule",
+        *("enqueue", "cancel_run", "clear_lock", "retry_run", "emit", "add_event_schedule"),
+        *("replay_parked", "drop_parked"),
     }
     section = PAGE.partition("\n## Functions, on PostgreSQL\n")[2].partition("\n## ")[0]
     for name in functions.keys() - internal:

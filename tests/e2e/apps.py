@@ -23,13 +23,13 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from tenure import Leases, Scheduler
-from tests.support.servers import free_port
+from tests.support.servers import free_port, release_port
 
 T = TypeVar("T")
 
 APPS = Path(__file__).resolve().parents[2] / "examples" / "apps"
 BIN = Path(sys.executable).parent
-PATIENCE = 25.0
+PATIENCE = 60.0
 PERIOD = timedelta(seconds=0.5)
 _SWEPT = re.compile(r"^(\d\d:\d\d:\d\d(?:\.\d+)?) swept by process (\d+)$", re.MULTILINE)
 
@@ -142,8 +142,11 @@ def serving(folder: Path, url: str, *command: str, cwd: Path = APPS) -> Iterator
             stderr=output,
             start_new_session=True,
         )
-    with closing(Server(process, log, port)) as server:
-        yield server
+    try:
+        with closing(Server(process, log, port)) as server:
+            yield server
+    finally:
+        release_port(port)
 
 
 class Books:
@@ -177,16 +180,19 @@ class Books:
     def check(self, sweeps: list[Sweep]) -> None:
         """Every occurrence is accounted for, and what was fired was executed exactly once.
 
-        Once, not at the first attempt: who is stopped before it begins a run hands it back.
+        Once, not at the first attempt: who is stopped before it begins a run hands it back. If all
+        stop, the last one that was fired may wait for the next start.
         """
         runs = self.scheduler.runs("sweep", limit=10_000)
-        assert {run.state for run in runs} == {"succeeded"}
+        if runs[0].state == "waiting":
+            runs = runs[1:]
+        assert {run.state for run in runs} == {"succeeded"}, [run for run in runs if run.error]
         executed = Counter(sweep.nominal for sweep in sweeps)
         assert executed == Counter(f"{run.nominal:%H:%M:%S.%f}" for run in runs)
         assert set(executed.values()) == {1}
         last = None
         for occurrence in reversed(self.scheduler.occurrences("sweep", limit=10_000)):
-            assert occurrence.state in ("fired", "missed"), occurrence
+            assert occurrence.state in ("fired", "missed", "skipped"), occurrence
             assert last is None or occurrence.nominal - last == PERIOD, occurrence
             last = occurrence.last
         assert self.leader() is None  # released, not left to expire

@@ -25,7 +25,7 @@ from tenure.cli import main
 T = TypeVar("T")
 
 EXECUTABLE = Path(sys.executable).with_name("tenure")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 APP = """
 from pathlib import Path
@@ -85,6 +85,7 @@ def at_hand(folder: Path, *args: object, stdin: str = "", **environ: str) -> Ans
     # Also those that a command may set itself, for code that it imports: they go when it ends.
     gone = dict.fromkeys(("TENURE_URL", "TENURE_URL_FILE"))
     gone |= {name: None for name in os.environ if name.startswith(("TENURE_", "COLUMNS"))}
+    sys.modules.pop("app", None)  # another test's, from another folder
     with chdir(folder):
         done = CliRunner().invoke(main, [*map(str, args)], input=stdin, env={**gone, **environ})
     if done.exception is not None and not isinstance(done.exception, SystemExit):

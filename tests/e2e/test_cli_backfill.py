@@ -135,5 +135,5 @@ def test_what_may_have_been_run_and_pruned_is_run_again_only_on_demand(folder: P
 async def _prune(path: Path) -> None:
     backend = SQLiteBackend(path)
     await backend.open()
-    assert await backend.runs.prune(None, 0.0, 100) == 14
+    assert (await backend.runs.prune(None, 0.0, 100)).count == 14
     await backend.close()

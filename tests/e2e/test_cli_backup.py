@@ -139,7 +139,7 @@ def test_places_where_no_copy_can_be(folder: Path) -> None:
     for name, says in (
         ("sub", "is a folder; name a file in it"),
         ("missing/copy.db", "does not exist. Create it"),
-        ("used.db", "SQLite would take it for a part of the copy"),
+        ("used.db", "SQLite would take it for part of the copy"),
         ("pipe", "is not a plain file"),
         ("x" * 300, "cannot be written: File name too long"),
     ):

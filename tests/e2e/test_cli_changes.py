@@ -75,6 +75,7 @@ def test_life_of_a_schedule(shell: Shell) -> None:
 
     again = shell.add("acme", "--every", "5m", "--task", "invoice")
     assert (again.code, "'acme' exists already" in again.err) == (1, True)
+    assert "tenure schedules update acme" in again.err
 
     changed = shell(
         *("schedules", "update", "acme", "--every", "2 months", "--kwargs", '{"customer": 8}'),
@@ -86,8 +87,21 @@ def test_life_of_a_schedule(shell: Shell) -> None:
     cleared = shell("schedules", "update", "acme", "--no-timeout", "--no-lock", "--json").json
     assert (cleared["timeout"], cleared["lock"]) == (None, f"schedule:{cleared['uid']}")
 
+    renamed = shell("schedules", "rename", "acme", "acme-monthly", "--json").json
+    assert (renamed["name"], renamed["uid"]) == ("acme-monthly", cleared["uid"])
+    missing = shell("schedules", "rename", "acme", "other")
+    assert (missing.code, "no schedule named 'acme'" in missing.err) == (1, True)
+    wrong = shell("schedules", "rename", "acme-monthly", "")
+    assert (wrong.code, "1 to 200 printable characters" in wrong.err) == (2, True)
+    assert "acme is named" not in shell("schedules", "rename", "acme-monthly", "acme").err
+
     paused = shell("schedules", "pause", "acme", "--reason", "stocktaking", "--json").json
     assert (paused["active"], paused["reason"]) == (False, "paused: stocktaking")
+    paused = shell("schedules", "pause", "acme", "--reason", "audit", "--json").json
+    assert (paused["active"], paused["reason"]) == (False, "paused: audit")
+    again = shell("schedules", "pause", "acme")
+    assert (again.code, "already inactive (paused: audit)" in again.err) == (1, True)
+    paused = shell("schedules", "pause", "acme", "--reason", "stocktaking", "--json").json
     assert shell("schedules", "pause", "acme").code == 1
     assert "is active; next" in shell("schedules", "resume", "acme", "--catch-up").out
     assert "already; nothing was changed" in shell("schedules", "resume", "acme").out
@@ -245,7 +259,7 @@ def test_task_that_no_live_node_declares(tmp_path: Path) -> None:
         assert (known.json["task_declared"], known.err) == (True, "")
         typo = shell.add("typo", "--every", "1h", "--task", "swep", "--json")
         assert not typo.json["task_declared"]
-        assert "The node that runs does not declare task 'swep': runs will wait" in typo.err
+        assert "The node that runs does not execute task 'swep': runs will wait" in typo.err
         changed = shell("schedules", "update", "typo", "--task", "sweep")
         assert (changed.code, changed.err) == (0, "")
         # What was added is effective: the leader was woken, and did not have to be restarted.

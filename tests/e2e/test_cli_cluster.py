@@ -85,7 +85,8 @@ def test_schedules_are_listed_and_shown_with_past_and_next_times(cluster: Cluste
     shown = until(swept, "two occurrences")
     assert len(shown["next_times"]) == 3
     assert shown["next_times"] == sorted(shown["next_times"])
-    assert {o["state"] for o in shown["occurrences"]} == {"fired"}
+    states = {o["state"] for o in shown["occurrences"]}
+    assert {"fired"} <= states <= {"fired", "skipped", "missed"}  # the latter if it is busy
     assert "OUTCOME" in cluster.ask("schedules", "show", "sweep").out
 
 
@@ -187,6 +188,7 @@ def test_a_killed_node_is_no_longer_shown_as_leading(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     url = ("--url", "sqlite:///jobs.db")
     with node(tmp_path) as running:
+        until(lambda: at_hand(tmp_path, "status", "--json", *url).json["nodes"], "its presence")
         running.stop(signal.SIGKILL)
         seen = at_hand(tmp_path, "status", "--json", *url)
         assert (seen.code, seen.json["leader"], seen.json["nodes"]) == (1, None, [])

@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from tenure.model import Grant, Holder
 from tests.e2e.command import at_hand, tenure, until
 from tests.support.servers import PostgresServer, ValkeyServer
 
-_numbers = count()
 OLD = 30 * 86_400
-TABLES = ("lease", "lease_history", "run", "occurrence", "release")
+AGE = ("--older-than", "4d")
+TABLES = ("lease", "lease_history", "run", "occurrence", "edition")
 
 
 class SQLite:
@@ -45,7 +44,7 @@ class SQLite:
 
 class Postgres:
     def __init__(self, server: PostgresServer) -> None:
-        self.url = server.create_database(f"prune_{next(_numbers)}")
+        self.url = server.create_database("prune")
 
     def rows(self, table: str) -> list[Any]:
         with psycopg.connect(self.url) as connection:
@@ -65,7 +64,7 @@ _TIMES = {
     "lease_history": ["acquired_at", "ended_at"],
     "run": ["created_at", "claimed_at", "finished_at"],
     "occurrence": ["recorded_at"],
-    "release": ["announced_at"],
+    "edition": ["announced_at"],
 }
 
 
@@ -108,7 +107,7 @@ def test_what_is_old_goes_and_a_dry_run_changes_nothing(
     assert (dry.json["dry_run"], dry.json["older_than"]) == (True, 7 * 86_400)
     assert would["runs"] == 2
     assert would["history"] >= 7
-    assert would["releases"] is None, "nobody leads"
+    assert would["editions"] is None, "nobody leads"
     assert {table: store.rows(table) for table in TABLES} == before
     done = tenure(tmp_path, "prune", "--url", store.url, "--json")
     assert done.code == 0, done
@@ -119,7 +118,7 @@ def test_what_is_old_goes_and_a_dry_run_changes_nothing(
     again = at_hand(tmp_path, "prune", "--url", store.url)
     assert again.code == 0
     assert "0 finished runs and occurrences" in again.out
-    assert "Releases were left alone" in again.out
+    assert "Editions were left alone" in again.out
 
 
 def test_terms_go_on_after_everything_was_pruned(store: SQLite | Postgres, tmp_path: Path) -> None:
@@ -147,17 +146,17 @@ def test_releases_in_use_stay_while_somebody_leads(
     scheduler.start()
     try:
         store.age(OLD)  # also of the leases: but those are renewed, in time
-        pruned = until(lambda: _releases(store.url, tmp_path), "somebody leads")
+        pruned = until(lambda: _editions(store.url, tmp_path), "somebody leads")
         assert pruned == [0]
-        assert len(store.rows("release")) == 2  # the newest of each app
+        assert len(store.rows("edition")) == 2  # the newest of each app
     finally:
         scheduler.stop()
 
 
-def _releases(url: str, folder: Path) -> list[int]:
+def _editions(url: str, folder: Path) -> list[int]:
     """How many were pruned; nothing while nobody leads."""
     answer = at_hand(folder, "prune", "--url", url, "--json")
-    found = answer.json["pruned"]["releases"]
+    found = answer.json["pruned"]["editions"]
     return [] if found is None else [found]
 
 
@@ -165,7 +164,7 @@ def _releases(url: str, folder: Path) -> list[int]:
 def valkey() -> Iterator[ValkeyServer]:
     server = ValkeyServer(clock=True)
     try:
-        server.start().move_clock(-OLD)
+        server.start().move_clock(-5 * 86_400)  # after 7 days Redis itself forgets them
         yield server
     finally:
         server.close()
@@ -187,14 +186,20 @@ def test_leases_in_redis(valkey: ValkeyServer, tmp_path: Path) -> None:
 
     asyncio.run(use())
     valkey.move_clock(0)
-    dry = at_hand(tmp_path, "prune", "--url", valkey.url, "--dry-run", "--json")
-    assert dry.json["pruned"] == {"leases": 20, "history": 20, "runs": None, "releases": None}
-    done = at_hand(tmp_path, "prune", "--url", valkey.url)
+    dry = at_hand(tmp_path, "prune", *AGE, "--url", valkey.url, "--dry-run", "--json")
+    assert dry.json["pruned"] == {
+        "leases": 20,
+        "history": 20,
+        "runs": None,
+        "events": None,
+        "editions": None,
+    }
+    done = at_hand(tmp_path, "prune", *AGE, "--url", valkey.url)
     assert done.code == 0, done
     assert "20 leases that nobody holds" in done.out
-    assert "Releases" not in done.out
+    assert "Editions" not in done.out
     keys = valkey.command("KEYS", "*")
-    assert [key for key in keys if ":lease:" in key] == []
+    assert [key for key in keys if ":lease:" in key or key.endswith(":leases")] == []
 
 
 @pytest.mark.parametrize("value", ["soon", "-3d", "2 months"])

@@ -101,7 +101,7 @@ def test_url_on_the_command_line_does_not_silently_lose_against_the_code(tmp_pat
     (tmp_path / "app.py").write_text(APP)
     answer = tenure(tmp_path, "run", "app:scheduler", "--url", "sqlite:///other.db")
     assert answer.code == 1
-    assert "names sqlite:///jobs.db itself" in answer.err
+    assert "names sqlite:///jobs.db," in answer.err
 
 
 def test_a_scheduler_that_is_switched_off_says_so(tmp_path: Path) -> None:

@@ -50,4 +50,4 @@ def test_every_stage_is_a_line_at_debug(tmp_path: Path) -> None:
     said = tenure(tmp_path, "run", "app:scheduler", "--log-level", "debug")
     assert said.code == 0, said.err
     told = [line.rpartition("=")[2] for line in said.err.splitlines() if "start.stage" in line]
-    assert told == ["connect", "migrate", "check", "campaign", "serve"]
+    assert told == ["workers", "connect", "migrate", "check", "campaign", "serve"]

@@ -140,10 +140,10 @@ def test_a_store_that_this_user_may_not_write(tmp_path: Path) -> None:
 def test_migrate_creates_checks_and_says_what_it_did(tmp_path: Path) -> None:
     pending = at_hand(tmp_path, "migrate", "--check", "--json", *JOBS)
     assert pending.code == 1
-    assert pending.json["pending"][0] == "0001_initial"
+    assert pending.json["pending"][0] == "0001_tables"
     done = tenure(tmp_path, "migrate", *JOBS)
     assert done.code == 0
-    assert "applied 0001_initial" in done.out
+    assert "applied 0001_tables" in done.out
     assert at_hand(tmp_path, "migrate", "--check", *JOBS).code == 0
     again = at_hand(tmp_path, "migrate", "--json", *JOBS)
     assert (again.code, again.json["applied"], again.json["pending"]) == (0, [], [])

@@ -9,31 +9,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
+from rich.text import Text
 
-from tenure.cli.demo.journal import Execution, JournalReader, JournalWriter
-from tenure.cli.demo.story import Deed, acts
-from tenure.cli.demo.summary import summary
-from tenure.cli.demo.verdict import Evidence, Takeover, Verdict, judge
-from tenure.model import (
-    Kind,
-    Occurrence,
-    OccurrenceState,
-    OnCrash,
-    RunRecord,
-    RunState,
-)
-from tenure.tasks import Run
-from tenure.triggers import every
+from tenure.cli.demo.node import Execution
+from tenure.cli.demo.story import acts
+from tenure.cli.demo.verdict import Takeover, Verdict
+from tenure.cli.demo.view import summary
+from tenure.model import Kind, Occurrence, OccurrenceState, RunRecord
+from tests.e2e.command import until
 
-DEMO = [sys.executable, "-c", "from tenure.cli.demo import demo; demo()"]
+DEMO = [sys.executable, "-c", "from tenure.cli import main; main()", "demo"]
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-BEGUN = START - timedelta(seconds=1)
 
 
 # -- the real thing -------------------------------------------------------------------------------
@@ -57,7 +51,6 @@ def _demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.as_user
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_without_a_terminal_it_prints_lines_and_a_summary_and_ends(tmp_path: Path) -> None:
     done = _demo(tmp_path, "--seconds", "8")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,14 +67,13 @@ def test_without_a_terminal_it_prints_lines_and_a_summary_and_ends(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_json_is_all_there_is_on_stdout_and_keep_keeps(tmp_path: Path) -> None:
     done = _demo(tmp_path, "--seconds", "5", "--nodes", "2", "--json", "--keep")
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(done.stdout)
     assert figures["ok"] is True
     assert figures["duplicates"] == figures["unaccounted"] == figures["early"] == 0
-    assert figures["fired"] == figures["planned"] > 0
+    assert 0 < figures["fired"] <= figures["planned"]  # a busy machine may miss one, and says so
     assert [t["how"] for t in figures["takeovers"]] == ["killed"]
     assert 0 < figures["takeovers"][0]["seconds"] <= figures["bound"]
     assert figures["takeovers"][0]["pid"] != figures["takeovers"][0]["successor_pid"]
@@ -89,33 +81,60 @@ def test_json_is_all_there_is_on_stdout_and_keep_keeps(tmp_path: Path) -> None:
     (kept,) = tmp_path.iterdir()
     assert str(kept) in done.stderr
     assert {"demo.db", "journal.jsonl", "node-1.log"} <= {path.name for path in kept.iterdir()}
-    assert len(JournalReader(kept / "journal.jsonl").read()) >= figures["fired"]
+    assert len((kept / "journal.jsonl").read_text().splitlines()) >= figures["fired"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-def test_interrupted_it_ends_its_nodes_and_clears_away(tmp_path: Path) -> None:
+@contextmanager
+def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A demo that harms nobody and has a leader, and what it prints from then on."""
     with subprocess.Popen(
-        [*DEMO, "--no-kill"],
-        env=_environment(tmp_path),
+        [*DEMO, "--no-kill", "--seconds", "8"],
+        env=_environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if "leads" in line:
-                break
+        assert any("leads" in line for line in process.stdout)
+        yield process, process.stdout
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_ends_its_nodes_and_clears_away(tmp_path: Path, number: int) -> None:
+    with _started(tmp_path) as (process, stdout):
         pids = _children(process.pid)
         assert len(pids) == 3
-        process.send_signal(signal.SIGINT)
-        said = process.stdout.read()
+        process.send_signal(number)
+        assert "all nodes of the demo have ended" in stdout.read()
     assert process.returncode == 130
-    assert "all nodes of the demo have ended" in said
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
+    with _started(tmp_path) as (process, stdout):
+        os.kill(_children(process.pid)[1], signal.SIGKILL)
+        assert "node 2 ended by itself" in stdout.read()
+    assert process.returncode == 1
+
+
+@pytest.mark.slow
+def test_a_broken_promise_is_told_and_exit_code_1(tmp_path: Path) -> None:
+    with _started(tmp_path) as (process, stdout):
+        (journal,) = tmp_path.glob("*/journal.jsonl")
+        until(lambda: journal.read_text().endswith("\n"), "an execution")
+        with journal.open("a") as file:  # as if a task had been executed twice
+            file.write(journal.read_text().splitlines(keepends=True)[0])
+        said = stdout.read()
+    assert process.returncode == 1
+    assert "✗ nothing fired twice" in said
+    assert ", 1 duplicates" in said
+    assert said.rstrip().endswith("A promise was broken.")
 
 
 def _children(pid: int) -> list[int]:
@@ -123,7 +142,6 @@ def _children(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_on_a_terminal_there_is_a_live_view(tmp_path: Path) -> None:
     code, screen = _on_terminal(tmp_path, [*DEMO, "--seconds", "5"])
@@ -138,12 +156,21 @@ def test_on_a_terminal_there_is_a_live_view(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_no_color_is_respected(tmp_path: Path) -> None:
     code, screen = _on_terminal(tmp_path, [*DEMO, "--seconds", "4", "--no-kill"], NO_COLOR="1")
     assert code == 0, screen
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", screen)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_a_terminal_that_has_only_ascii_gets_lines(tmp_path: Path) -> None:
+    options = ["--seconds", "4", "--no-kill"]
+    code, screen = _on_terminal(tmp_path, [*DEMO, *options], PYTHONIOENCODING="ascii")
+    assert code == 0, screen
+    assert screen.isascii()
+    assert "ok     nothing fired twice" in re.sub(r"\x1b\[[0-9;]*m", "", screen)
 
 
 def _on_terminal(folder: Path, command: Sequence[str], **more: str) -> tuple[int, str]:
@@ -170,212 +197,166 @@ def _on_terminal(folder: Path, command: Sequence[str], **more: str) -> tuple[int
     return os.waitstatus_to_exitcode(status), written.decode(errors="replace")
 
 
-# -- the acts -------------------------------------------------------------------------------------
-
-
-def _deeds(seconds: float, nodes: int, *, kill: bool = True) -> list[str]:
-    return [act.deed.value for act in acts(seconds, nodes, kill=kill)]
-
-
-def test_acts_leave_somebody_to_take_over() -> None:
-    assert _deeds(18, 3) == [Deed.KILL, Deed.FREEZE, Deed.STOP]
-    assert _deeds(10, 3) == [Deed.KILL, Deed.STOP]
-    assert _deeds(5, 3) == [Deed.KILL]
-    assert _deeds(18, 2) == [Deed.KILL]
-    assert _deeds(18, 3, kill=False) == []
-
-
 # -- the verdict ----------------------------------------------------------------------------------
 
 
+def test_acts_leave_somebody_to_take_over() -> None:
+    assert [fate.name for fate in acts(18, 3)] == ["KILLED", "FROZEN", "STOPPED"]
+    assert [fate.name for fate in acts(10, 3)] == ["KILLED", "STOPPED"]
+    assert [fate.name for fate in acts(5, 3)] == [fate.name for fate in acts(18, 2)] == ["KILLED"]
+
+
 def _nominal(number: int) -> datetime:
-    return START + number * timedelta(seconds=4)
+    return START + number * timedelta(seconds=5)
 
 
-def _occurrence(number: int, term: int = 1) -> Occurrence:
-    nominal = _nominal(number)
-    return Occurrence(
-        schedule="sweep",
-        uid=1,
-        kind=Kind.PLANNED,
-        nominal=nominal,
-        last=nominal,
-        state=OccurrenceState.FIRED,
-        reason=None,
-        recorded_at=nominal + timedelta(milliseconds=2),
-        term=term,
-        run_id=number,
-    )
+def _occurrence(number: int) -> Occurrence:
+    at = _nominal(number)
+    recorded = at + timedelta(milliseconds=2)
+    fired = OccurrenceState.FIRED
+    return Occurrence("backup", 1, Kind.PLANNED, at, at, fired, None, recorded, 1, number)
 
 
-def _run(number: int, term: int = 1) -> RunRecord:
-    nominal = _nominal(number)
-    return RunRecord(
-        id=number,
-        schedule="sweep",
-        uid=1,
-        kind=Kind.PLANNED,
-        nominal=nominal,
-        task="sweep",
-        kwargs="{}",
-        state=RunState.SUCCEEDED,
-        due=nominal,
-        attempt=1,
-        crashes=0,
-        failures=0,
-        lock=None,
-        priority=0,
-        timeout=None,
-        retries=0,
-        on_crash=OnCrash.RERUN,
-        term=term,
-        node="host:100:aa",
-        created_at=nominal + timedelta(milliseconds=2),
-        claimed_at=nominal + timedelta(milliseconds=4),
-        finished_at=nominal + timedelta(milliseconds=60),
-        error=None,
-    )
+def _run(number: int) -> RunRecord:
+    """What the verdict reads of it. The leader was killed before the fourth."""
+    rest: dict[str, Any] = dict.fromkeys(field.name for field in fields(RunRecord))
+    term = 1 if number < 3 else 2
+    known = {"schedule": "backup", "nominal": _nominal(number), "crashes": 0, "term": term}
+    return RunRecord(**{**rest, **known, "id": number})
 
 
 def _execution(number: int) -> Execution:
     nominal = _nominal(number)
-    return Execution(number, "sweep", nominal, 1, 100, nominal + timedelta(milliseconds=5))
+    return Execution(number, "backup", nominal, 1, 100, nominal + timedelta(milliseconds=5))
 
 
-def _evidence() -> Evidence:
-    """Five occurrences; the leader killed before the fourth, whose successor was quick."""
-    killed_at = _nominal(3) - timedelta(milliseconds=10)
-    return Evidence(
-        triggers={"sweep": every(seconds=4, start=START)},
-        created={"sweep": BEGUN},
-        ready=BEGUN,
-        until=_nominal(4) + timedelta(seconds=1),
-        occurrences=[_occurrence(n, term=1 if n < 3 else 2) for n in range(5)],
-        runs=[_run(n, term=1 if n < 3 else 2) for n in range(5)],
-        executions=[_execution(n) for n in range(5)],
-        takeovers=[
-            Takeover(
-                *("killed", "node 1", 99, 1, killed_at),
-                *("node 2", 100, 2, killed_at + timedelta(milliseconds=150)),
-            )
-        ],
-        ttl=2.0,
-    )
+KILLED_AT = _nominal(3) - timedelta(milliseconds=10)
+TAKEOVER = Takeover(
+    *("killed", "node 1", 99, 1, KILLED_AT),
+    *("node 2", 100, 2, KILLED_AT + timedelta(milliseconds=150)),
+)
+KEPT = Verdict(
+    created={"backup": START - timedelta(seconds=1)},
+    ready=START - timedelta(seconds=1),
+    until=_nominal(4) + timedelta(seconds=1),
+    occurrences=[_occurrence(n) for n in range(5)],
+    runs=[_run(n) for n in range(5)],
+    executions=[_execution(n) for n in range(5)],
+    takeovers=[TAKEOVER],
+)
 
 
-def _broken(verdict: Verdict) -> list[str]:
-    return [promise.text for promise in verdict.promises if not promise.kept]
+def _summary(verdict: Verdict) -> str:
+    return "\n".join(Text.from_markup(line).plain for line in summary(verdict))
+
+
+def _broken(**evidence: Sequence[object]) -> list[str]:
+    """The promises that this evidence breaks, as the summary and the JSON tell them."""
+    verdict = replace(KEPT, **evidence)  # type: ignore[arg-type]
+    told = json.loads(json.dumps(verdict.to_json()))
+    broken = [promise["text"] for promise in told["promises"] if not promise["kept"]]
+    assert told["ok"] is verdict.kept is (not broken)
+    assert re.findall(r"✗ ([a-z ]+?)  ", _summary(verdict)) == broken
+    assert ("A promise was broken." in _summary(verdict)) is bool(broken)
+    return broken
 
 
 def test_all_kept() -> None:
-    verdict = judge(_evidence())
-    assert verdict.kept
-    assert (verdict.planned, verdict.fired, verdict.reruns) == (5, 5, 0)
-    assert verdict.calm.count == 4
-    assert verdict.leaderless.count == 1
-    assert "\n".join(line.plain for line in summary(verdict)).count("✓") == 5
-    assert json.loads(json.dumps(verdict.to_json()))["ok"] is True
+    assert _broken() == []
+    told = KEPT.to_json()
+    assert (told["planned"], told["fired"], told["reruns"]) == (5, 5, 0)
+    assert [told["lateness"][of]["count"] for of in ("calm", "leaderless")] == [4, 1]
+    assert _summary(KEPT).count("✓") == 5
 
 
 def test_what_is_fired_after_the_end_of_the_plan_is_not_counted() -> None:
     """The nodes go on until they are stopped; on a busy machine that is a few occurrences."""
-    evidence = _evidence()
-    later = [*evidence.occurrences, _occurrence(5, term=2), _occurrence(6, term=2)]
-    verdict = judge(replace(evidence, occurrences=later))
+    verdict = replace(KEPT, occurrences=[*KEPT.occurrences, _occurrence(5), _occurrence(6)])
     assert verdict.kept
-    assert (verdict.planned, verdict.fired) == (5, 5)
+    assert (verdict.counts["planned"], verdict.counts["fired"]) == (5, 5)
 
 
-def test_an_occurrence_executed_as_two_runs_is_a_duplicate() -> None:
-    evidence = _evidence()
-    again = replace(_execution(2), run=77)
-    verdict = judge(replace(evidence, executions=[*evidence.executions, again]))
-    assert _broken(verdict) == ["nothing fired twice"]
-    assert verdict.to_json()["duplicates"] == 1
-    assert "✗ nothing fired twice" in "\n".join(line.plain for line in summary(verdict))
-    plain = "\n".join(line.plain for line in summary(verdict, symbols=False))
-    assert plain.isascii()
-    assert "A promise was broken." in plain
+SECOND = _execution(2)
 
 
-def test_an_attempt_begun_twice_is_a_duplicate() -> None:
-    evidence = _evidence()
-    verdict = judge(replace(evidence, executions=[*evidence.executions, _execution(2)]))
-    assert _broken(verdict) == ["nothing fired twice"]
+@pytest.mark.parametrize("again", [SECOND, replace(SECOND, run=77), replace(SECOND, attempt=2)])
+def test_an_occurrence_executed_twice_is_a_duplicate(again: Execution) -> None:
+    executions = [*KEPT.executions, again]
+    assert _broken(executions=executions) == ["nothing fired twice"]
+    assert replace(KEPT, executions=executions).to_json()["duplicates"] == 1
 
 
-def test_a_second_attempt_is_excused_only_if_the_first_lost_its_node() -> None:
-    evidence = _evidence()
-    again = replace(_execution(2), attempt=2)
-    verdict = judge(replace(evidence, executions=[*evidence.executions, again]))
-    assert _broken(verdict) == ["nothing fired twice"]
-    executions = [replace(e, pid=99) if e.run == 2 else e for e in evidence.executions]
-    verdict = judge(replace(evidence, executions=[*executions, again]))
-    assert verdict.kept
-    assert verdict.reruns == 1
+def test_two_runs_of_one_occurrence_are_a_duplicate() -> None:
+    runs = [*KEPT.runs, replace(_run(4), id=77)]
+    assert _broken(runs=runs) == ["nothing fired twice"]
+
+
+def test_a_second_attempt_is_excused_if_the_first_lost_its_node() -> None:
+    first, second = replace(SECOND, pid=TAKEOVER.pid), replace(SECOND, attempt=2)
+    others = [e for e in KEPT.executions if e.run != 2]
+    assert _broken(executions=[*others, first, second]) == []
+    assert replace(KEPT, executions=[*others, first, second]).counts["reruns"] == 1
+    twice = [*others, first, second, second]
+    assert _broken(executions=twice) == ["nothing fired twice"]
 
 
 def test_an_occurrence_without_record_is_unaccounted() -> None:
-    evidence = _evidence()
-    rest = [o for o in evidence.occurrences if o.run_id != 2]
-    verdict = judge(replace(evidence, occurrences=rest))
-    assert _broken(verdict) == ["nothing dropped"]
-    assert verdict.unaccounted == ("sweep at 12:00:08.0: not accounted for",)
+    rest = [o for o in KEPT.occurrences if o.run_id != 2]
+    assert _broken(occurrences=rest) == ["nothing dropped"]
+    verdict = replace(KEPT, occurrences=rest)
+    assert verdict.notes == ["backup at 12:00:10.0: not accounted for"]
+    assert verdict.notes[0] in _summary(verdict)
 
 
 def test_an_occurrence_fired_and_never_executed_is_unaccounted() -> None:
-    evidence = _evidence()
-    verdict = judge(replace(evidence, executions=evidence.executions[:-1]))
-    assert _broken(verdict) == ["nothing dropped"]
+    assert _broken(executions=KEPT.executions[:-1]) == ["nothing dropped"]
 
 
-def test_a_missed_one_is_shown_with_its_reason_and_breaks_nothing() -> None:
-    evidence = _evidence()
+def test_a_demo_that_fired_nothing_has_shown_nothing() -> None:
+    nothing = replace(KEPT, until=START - timedelta(seconds=1), occurrences=[], executions=[])
+    assert not nothing.kept
+
+
+def test_a_missed_stretch_is_shown_with_its_reason_and_breaks_nothing() -> None:
     missed = replace(
-        _occurrence(2), state=OccurrenceState.MISSED, reason="catch_up=latest", run_id=None
+        _occurrence(1),
+        last=_nominal(2),
+        state=OccurrenceState.MISSED,
+        reason="catch_up=latest",
+        run_id=None,
     )
-    verdict = judge(
-        replace(
-            evidence,
-            occurrences=[missed if o.run_id == 2 else o for o in evidence.occurrences],
-            runs=[r for r in evidence.runs if r.id != 2],
-            executions=[e for e in evidence.executions if e.run != 2],
-        )
+    verdict = replace(
+        KEPT,
+        occurrences=[missed, *(o for o in KEPT.occurrences if o.run_id not in (1, 2))],
+        runs=[run for run in KEPT.runs if run.id not in (1, 2)],
+        executions=[e for e in KEPT.executions if e.run not in (1, 2)],
     )
     assert verdict.kept
-    assert verdict.missed == ("sweep at 12:00:08.0: missed (catch_up=latest)",)
+    assert verdict.notes == [
+        "backup at 12:00:05.0: missed (catch_up=latest)",
+        "backup at 12:00:10.0: missed (catch_up=latest)",
+    ]
 
 
-def test_early_or_unplanned_is_a_broken_promise() -> None:
-    evidence = _evidence()
-    early = replace(_execution(2), at=_nominal(2) - timedelta(milliseconds=1))
-    executions = [early if e.run == 2 else e for e in evidence.executions]
-    assert _broken(judge(replace(evidence, executions=executions))) == ["nothing early"]
+def test_early_is_a_broken_promise() -> None:
+    early = replace(SECOND, at=_nominal(2) - timedelta(milliseconds=1))
+    executions = [early if e.run == 2 else e for e in KEPT.executions]
+    assert _broken(executions=executions) == ["nothing early"]
+
+
+def test_what_is_not_in_the_plan_is_a_broken_promise() -> None:
+    at = _nominal(2) + timedelta(seconds=1)
+    unplanned = replace(_occurrence(9), nominal=at, last=at, recorded_at=at)
+    assert _broken(occurrences=[*KEPT.occurrences, unplanned]) == ["nothing early"]
 
 
 def test_a_firing_under_an_old_term_is_a_broken_promise() -> None:
-    evidence = _evidence()
-    runs = [replace(r, term=1) if r.id == 4 else r for r in evidence.runs]
-    assert _broken(judge(replace(evidence, runs=runs))) == ["one leader acts at a time"]
+    runs = [replace(run, term=1) if run.id == 4 else run for run in KEPT.runs]
+    assert _broken(runs=runs) == ["one leader acts at a time"]
 
 
 @pytest.mark.parametrize("seconds", [None, 3.2])
 def test_a_late_or_missing_successor_is_a_broken_promise(seconds: float | None) -> None:
-    evidence = _evidence()
-    (takeover,) = evidence.takeovers
-    fired_at = None if seconds is None else takeover.at + timedelta(seconds=seconds)
-    verdict = judge(replace(evidence, takeovers=[replace(takeover, fired_at=fired_at)]))
-    assert _broken(verdict) == ["a successor fires in time"]
-
-
-def test_journal_is_read_as_it_grows(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    reader = JournalReader(path)
-    assert reader.read() == []
-    run = Run(7, "sweep", "sweep", START, 1, 3, "host:1:aa", {})
-    writer = JournalWriter(path)
-    writer.add(run)
-    assert [execution.run for execution in reader.read()] == [7]
-    with path.open("a") as file:
-        file.write('{"run": 8')  # half a line is not a line
-    assert len(reader.read()) == 1
+    fired_at = None if seconds is None else KILLED_AT + timedelta(seconds=seconds)
+    takeover = replace(TAKEOVER, fired_at=fired_at)
+    assert _broken(takeovers=[takeover]) == ["a successor fires in time"]

@@ -77,7 +77,7 @@ def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def postgres_url(postgres: PostgresServer) -> str:
-    return prepared(postgres.create_database(f"shop_{next(_numbers)}"))
+    return prepared(postgres.create_database("shop"))
 
 
 def prepared(url: str) -> str:
@@ -152,6 +152,27 @@ async def test_changes_and_the_users_work_land_together_or_not_at_all(shop: Shop
     await shop.call("resume", "kept")
     await shop.lent.commit()
     assert shop.others.get("kept").active
+
+
+async def test_run_lands_with_the_users_work_or_not_at_all(shop: Shop) -> None:
+    options: Any = {"kwargs": {"customer": "acme"}, "key": "order 1"}
+    run = await shop.call("enqueue", invoice, **options)
+    await shop.lent.insert()
+    assert (run.schedule, run.state) == (None, "waiting")
+    assert (await shop.call("enqueue", "invoice", **options)) == run
+    await shop.lent.rollback()
+    assert (shop.orders(), shop.others.runs()) == (0, [])
+
+    run = await shop.call("enqueue", invoice, delay=60, tenant="acme", **options)
+    with pytest.raises(ConfigError, match="cannot be called with"):
+        await shop.call("enqueue", invoice)
+    await shop.lent.insert()
+    assert shop.others.runs() == []
+    await shop.lent.commit()
+    assert (shop.orders(), shop.others.runs()) == (1, [run])
+    assert await shop.call("enqueue", invoice, **options) == run
+    await shop.lent.commit()
+    assert shop.others.runs() == [run]
 
 
 async def test_refusal_leaves_the_transaction_usable(shop: Shop) -> None:

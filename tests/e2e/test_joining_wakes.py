@@ -83,6 +83,11 @@ def test_commit_is_heard_at_once(url: str, scheduler: Scheduler, tmp_path: Path)
         scheduler.run_now("hourly", connection=shop)
         shop.commit()
         until(lambda: packed(tmp_path) == ["all"], "the run that was asked for")
+        scheduler.enqueue(pack, kwargs={"order": "single"}, connection=shop)
+        shop.rollback()
+        scheduler.enqueue(pack, kwargs={"order": "once"}, connection=shop)
+        shop.commit()
+        until(lambda: packed(tmp_path) == ["all", "once"], "the run that was enqueued")
         scheduler.add(
             "often", every(seconds=1), task=pack, kwargs={"order": "often"}, connection=shop
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import psycopg_pool
 import pytest
 import redis
@@ -16,8 +17,8 @@ import sqlalchemy
 from sqlalchemy.engine import URL
 
 from tenure import AsyncScheduler, LeaseHeld, Leases, Scheduler, TenureError, single_instance
+from tenure.backends.urls import shown
 from tenure.cli.store import Store
-from tenure.urls import shown
 from tests.support.secrets import FORMS, PASSWORDS, PLAIN, POSTGRES, check, everything, urls
 from tests.support.servers import PostgresServer, ValkeyServer
 
@@ -179,3 +180,46 @@ def test_server_that_repeats_what_it_does_not_know(
         url = f"redis://app:{PLAIN}@127.0.0.1:{server.port}/0?protocol={protocol}"
         refused(take, url, log)
         refused(start_beside, url, log)
+
+
+def _use(url: str) -> Iterator[BaseException]:
+    """What is raised on the caller's own thread, on Tenure's, and when it starts."""
+    for use in (take, start, start_async, guard):
+        with pytest.raises(TenureError) as caught:
+            use(url)
+        yield caught.value
+
+
+def test_what_postgres_said_is_the_cause_without_the_connection(postgres: PostgresServer) -> None:
+    url = postgres.url.replace("tenure@", f"tenure:{PLAIN}@")
+    nowhere = f"{url.rpartition('/')[0]}/nowhere"
+    for error in _use(nowhere):
+        check(everything(error), nowhere)
+        assert isinstance(error.__cause__, psycopg.OperationalError)
+        assert 'database "nowhere" does not exist' in str(error.__cause__)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE stranger LOGIN")
+    with Leases(postgres.url) as leases, leases.hold("x"):
+        pass
+    stranger = url.replace("tenure:", "stranger:")
+    for error in _use(stranger):
+        check(everything(error), stranger)
+        assert "stranger" in str(error)
+        said = [e for e in (error, error.__cause__, error.__context__) if e is not None]
+        assert "42501" in [getattr(each, "sqlstate", None) for each in said], said
+
+
+def test_what_redis_said_is_the_cause_without_the_connection() -> None:
+    server = ValkeyServer()
+    try:
+        with redis.Redis.from_url(server.start().url) as line:
+            line.config_set("requirepass", "another")
+        url = f"redis://:{PLAIN}@127.0.0.1:{server.port}/0"
+        for use in (take, start_beside, guard):
+            with pytest.raises(TenureError, match="refused the login") as caught:
+                use(url)
+            check(everything(caught.value), url)
+            causes = [caught.value.__cause__, getattr(caught.value.__cause__, "__cause__", None)]
+            assert any(isinstance(each, redis.AuthenticationError) for each in causes), causes
+    finally:
+        server.close()

@@ -1,4 +1,4 @@
-"""A cluster for every test, none of its processes left behind, and time for a busy machine."""
+"""A cluster for every test, and none of its processes left behind."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.faults.support import Cluster
-
-HERE = Path(__file__).parent
-LIMIT = 180
-"""Of a test, in seconds, unless it has its own. These start many processes and wait for each fact
-with a deadline: what is missing is said by that, not by this."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest.fixture

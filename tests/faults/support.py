@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TTL = 2.0
 LONG_TTL = 30.0
 """With this one, a takeover within `SOON` cannot have waited for the ttl."""
-SOON = 10.0
-PATIENCE = 25.0
+SOON = 20.0
+PATIENCE = 60.0
 """How long a test waits for what must come. Promised times are asserted, not waited for."""
 LEADER = "tenure/leader"
 
@@ -113,6 +113,19 @@ class Journal:
         **values: object,
     ) -> Entry:
         return self.wait("fact", who, after, within, name=name, **values)
+
+    def unavailable(
+        self, reason: str, who: str | None = None, after: float = float("-inf"), **values: object
+    ) -> Entry:
+        """The first failure of the store for this reason: on a busy machine there may be others."""
+        return until(
+            lambda: [
+                e
+                for e in self.entries("fact", who, after, name="store.unavailable", **values)
+                if reason in e["error"]
+            ],
+            f"a failure because of {reason!r}",
+        )[0]
 
     def facts(self, name: str, who: str | None = None, after: float = float("-inf")) -> list[Entry]:
         return self.entries("fact", who, after, name=name)
@@ -282,6 +295,11 @@ class Cluster:
         self.journal = Journal(folder / "journal")
         self.store = Store(self.database)
         self.programs: list[Program] = []
+
+    def freeze(self, program: Program) -> float:
+        """Not inside a write, which would hold up every writer of the file."""
+        with self.store.write_lock():
+            return program.freeze()
 
     @property
     def url(self) -> str:

@@ -44,7 +44,7 @@ def test_a_process_that_copies_the_folder_is_not_taken_for_dead(cluster: Cluster
     # Now somebody comes who wants the leadership, the lock, and the runs of dead nodes.
     cluster.node("heir", TICK, COPY, ttl=LONG_TTL)
     cluster.journal.fact("node.started", "heir")
-    cluster.start("guard", "asker", name="guard", when_held="fail", ttl=LONG_TTL)
+    cluster.start("guard", "asker", name="guard", on_held="raise", ttl=LONG_TTL)
     cluster.journal.wait("refused", "asker")
     ticked = cluster.journal.wait("end", "heir", schedule="tick", after=copied.at)
     cluster.journal.wait("end", "heir", schedule="tick", after=ticked.at + 2)
@@ -58,7 +58,7 @@ def test_a_process_that_copies_the_folder_is_not_taken_for_dead(cluster: Cluster
     assert cluster.leader("heir", after=killed).at - killed < SOON
     again = cluster.journal.wait("begin", "heir", schedule="back_up", after=killed)
     assert again.at - killed < SOON
-    cluster.start("guard", "next", name="guard", when_held="fail", ttl=LONG_TTL)
+    cluster.start("guard", "next", name="guard", on_held="raise", ttl=LONG_TTL)
     assert cluster.journal.wait("entered", "next")["held"]
     assert cluster.store.history("guard")[0]["reason"] == "holder died"
     cluster.stop_all("heir")
@@ -73,8 +73,9 @@ def test_what_it_commits_afterwards_is_there_for_all(cluster: Cluster) -> None:
     cluster.store.sound()  # comes and goes
     counter = cluster.store.lease("guard")["counter"]
     until(lambda: cluster.store.lease("guard")["counter"] > counter, "a renewal")
-    cluster.start("guard", "asker", name="guard", when_held="fail", ttl=LONG_TTL)
+    asker = cluster.start("guard", "asker", name="guard", on_held="raise", ttl=LONG_TTL)
     cluster.journal.wait("refused", "asker")
+    assert asker.wait() == 0
 
     cluster.tell("copier", "leave")
     cluster.journal.wait("end", "copier", schedule="back_up")

@@ -84,8 +84,7 @@ def test_full_disk_is_told_and_nothing_is_lost(cluster: Cluster, disk: SmallDisk
 
     disk.fill()
 
-    told = cluster.journal.fact("store.unavailable")
-    assert f"the disk of {cluster.database} is full" in told["error"]
+    told = cluster.journal.unavailable(f"the disk of {cluster.database} is full")
     assert "free some space" in told["error"]
     with Leases(cluster.url) as leases, pytest.raises(StoreUnavailable, match="is full"):
         leases.acquire("anything")

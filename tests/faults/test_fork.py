@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -11,16 +12,22 @@ from tests.faults.support import LEADER, LONG_TTL, SOON, Cluster, Entry, Program
 pytestmark = pytest.mark.faults
 
 TICK = task("tick", 0.25)
+IN_C = pytest.param(
+    "in_c",
+    marks=pytest.mark.skipif(
+        sys.version_info >= (3, 13), reason="Python 3.13 ends a child it was not told of before"
+    ),
+)
 
 
-@pytest.mark.parametrize("how", ["fork", "multiprocessing", "subprocess", "in_c", "unseen"])
+@pytest.mark.parametrize("how", ["fork", "multiprocessing", "subprocess", IN_C, "unseen"])
 def test_child_that_outlives_its_killed_parent_does_not_keep_its_locks(
     cluster: Cluster, how: str
 ) -> None:
     parent = _parent(cluster, "idle", how=how)
     cluster.journal.wait("forked", "child")
     cluster.node("heir", TICK, ttl=LONG_TTL)
-    cluster.start("guard", "standby", name="guard", when_held="standby", ttl=LONG_TTL)
+    cluster.start("guard", "standby", name="guard", on_held="wait", ttl=LONG_TTL)
     cluster.journal.fact("node.started", "heir")
     cluster.journal.wait("asked", "standby")
 
@@ -35,9 +42,12 @@ def test_child_that_outlives_its_killed_parent_does_not_keep_its_locks(
     assert cluster.complaints() == []
 
 
-def test_child_of_a_fork_that_python_did_not_see_may_not_open_the_file(cluster: Cluster) -> None:
+@pytest.mark.parametrize("how", [IN_C])  # unseen altogether, what other threads locked stays locked
+def test_child_of_a_fork_that_python_did_not_see_may_not_open_the_file(
+    cluster: Cluster, how: str
+) -> None:
     """What it inherited from its parent would have SQLite work without locks there."""
-    parent = _parent(cluster, "asks", how="in_c")
+    parent = _parent(cluster, "asks", how=how)
     refused = cluster.journal.wait("refused", "child")
     assert "Open it after the fork" in refused["error"]
     assert _check(cluster)["leads"] is True

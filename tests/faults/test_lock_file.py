@@ -32,7 +32,7 @@ def _replace_by_a_copy(lock_file: Path) -> None:
 def test_tampered_lock_file_proves_nobody_dead(cluster: Cluster, tamper: object) -> None:
     leader = cluster.node("leader", TICK, ttl=LONG_TTL)
     first = cluster.leader("leader")
-    cluster.start("guard", "holder", name="job", when_held="fail", ttl=LONG_TTL)
+    cluster.start("guard", "holder", name="job", on_held="raise", ttl=LONG_TTL)
     cluster.journal.wait("entered", "holder")
     cluster.node("old", TICK, ttl=LONG_TTL)
     cluster.journal.fact("node.started", "old")
@@ -43,7 +43,7 @@ def test_tampered_lock_file_proves_nobody_dead(cluster: Cluster, tamper: object)
     # Those who come now have another lock file than those who are there.
     cluster.node("new", TICK, ttl=LONG_TTL)
     started = cluster.journal.fact("node.started", "new")
-    cluster.start("guard", "asker", name="job", when_held="fail", ttl=LONG_TTL)
+    cluster.start("guard", "asker", name="job", on_held="raise", ttl=LONG_TTL)
     cluster.journal.wait("refused", "asker")
     cluster.journal.wait("end", schedule="tick", after=started.at + 0.75)
     assert cluster.journal.facts("leader.took_office") == [first]

@@ -14,8 +14,9 @@ from contextlib import suppress
 import pytest
 
 from tenure import LeaseHeld, Leases, StoreUnavailable, single_instance
-from tenure.unanswered import REASON
-from tests.faults.test_local_leases import SLACK, Place, open_place
+from tenure.leases.keeping import Keeping
+from tenure.node.unanswered import REASON
+from tests.faults.test_blocking_leases import SLACK, Place, open_place
 
 pytestmark = pytest.mark.faults
 
@@ -41,7 +42,7 @@ def acquire(leases: Leases) -> None:
 
 
 def acquire_on_the_loop(leases: Leases) -> None:
-    leases.bring(leases.take("job", TTL, keep=False))
+    leases._runtime.bring(leases._runtime.take("job", Keeping(TTL), keep=False))
 
 
 def hold(leases: Leases) -> None:
@@ -71,7 +72,6 @@ def exclusive(leases: Leases) -> None:
 WAYS = [acquire, acquire_on_the_loop, hold, hold_async, hold_and_wait, exclusive]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("way", WAYS, ids=[way.__name__ for way in WAYS])
 def test_lease_whose_grant_was_not_heard_of_is_given_back(
     way: Way,
@@ -94,7 +94,6 @@ def test_lease_whose_grant_was_not_heard_of_is_given_back(
         assert again.release()
 
 
-@pytest.mark.timeout(180)
 def test_guard_whose_grant_was_not_heard_of_is_given_back(place: Place) -> None:
     """It has a store of its own, which it closes when it fails; the line is back by then."""
     with Leases(place.straight) as other:
@@ -107,7 +106,6 @@ def test_guard_whose_grant_was_not_heard_of_is_given_back(place: Place) -> None:
         assert REASON in _ends(other)
 
 
-@pytest.mark.timeout(180)
 def test_release_that_was_not_heard_of_is_done_again(
     place: Place,
     leases: Leases,
@@ -159,10 +157,10 @@ def _free(leases: Leases) -> bool:
 
 def _ends(leases: Leases) -> list[str | None]:
     async def history() -> list[str | None]:
-        connected = await leases.connected()
+        connected = await leases._runtime.connected()
         return [line.end for line in await connected.backend.leases.history("job")]
 
-    return leases.call(history())
+    return leases._runtime.call(history())
 
 
 def _until(fact: Callable[[], bool]) -> None:

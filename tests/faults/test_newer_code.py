@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenure.clock import to_micros
+from tenure.process.clock import to_micros
 from tests.faults.support import LONG_TTL, Cluster, task, until
 
 pytestmark = pytest.mark.faults

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 import psycopg
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.faults
 
 TTL = 3.0  # a transaction has 0.9 s
 MANY = 300
-_numbers = count(1)
 _SLOW = """
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,7 +37,7 @@ CREATE TRIGGER slow BEFORE INSERT ON tenure.run FOR EACH ROW EXECUTE FUNCTION sl
 async def fill(backend: Backend, *names: str) -> None:
     """With schedules that are due, and then for a day not again."""
     await backend.open()
-    now = await backend.schedules.now()
+    now = await backend.now()
     trigger = dump(every(days=1).anchored(now))
     options: dict[str, Any] = {"trigger": trigger, "task": "nobody", "overlap": Overlap.ALLOW}
     await backend.schedules.change([adding(name, now, **options) for name in names])
@@ -59,7 +57,7 @@ def leading(url: str) -> Iterator[list[Fact]]:
 
 
 def test_all_are_fired_and_the_one_that_never_fits_is_put_off(postgres: PostgresServer) -> None:
-    url = postgres.create_database(f"slow_{next(_numbers)}")
+    url = postgres.create_database("slow")
     names = [f"s{number:03}" for number in range(MANY)]
     asyncio.run(fill(PostgresBackend(url), *names, "never"))
     with psycopg.connect(url, autocommit=True) as eyes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from typing import Any
 
 import psycopg
@@ -13,11 +12,11 @@ import pytest
 
 from tenure import Leases, Scheduler, every
 from tenure.backends.postgres import PostgresBackend
-from tenure.backends.postgres.database import Connection
+from tenure.backends.postgres.connections.connection import Connection
 from tenure.backends.postgres.statements import Rows, Statement
 from tenure.errors import Fenced, StoreUnavailable
-from tenure.identity import new_holder
 from tenure.model import Fence, Finding, Fired, Grant, Severity
+from tenure.process.identity import new_holder
 from tenure.testing.contract.harness import adding, firing
 from tests.faults.postgres import running_pooler, running_server
 from tests.faults.support import until
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.faults
 
 ANN, BOB = Fence("leader", 1, "ann"), Fence("leader", 2, "bob")
 LEVELS = ("repeatable read", "serializable")
-_numbers = count(1)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +55,8 @@ async def backend(
     server: PostgresServer, port: int, defaults: dict[str, str]
 ) -> AsyncIterator[PostgresBackend]:
     """On a database with these defaults."""
-    name = f"defaults_{next(_numbers)}"
-    url = server.create_database(name)
+    url = server.create_database("defaults")
+    name = url.rpartition("/")[2]
     with psycopg.connect(url, autocommit=True) as admin:
         for setting, value in defaults.items():
             admin.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
@@ -76,23 +74,23 @@ async def test_a_leader_that_waited_for_its_successor_is_fenced(
 ) -> None:
     """Its transaction begins before the other has taken office, and goes on afterwards."""
     schedules = backend.schedules
-    assert await schedules.take_office(ANN)
-    [schedule] = await schedules.change([adding("a", await schedules.now())])
+    assert await backend.office.take(ANN) == ANN
+    [schedule] = await schedules.change([adding("a", await backend.now())])
     url = server.database_url(backend._for_the_rest.url.rpartition("/")[2])
     with psycopg.connect(url) as successor:
-        for statement in ("lock_office", "take_office"):
-            successor.execute(schedules.statement(statement), schedules.of(BOB))
+        successor.execute("SELECT * FROM tenure.fence FOR UPDATE")
+        successor.execute(backend.office._sql["take"], backend.office.of(BOB))
         fire = asyncio.create_task(schedules.fire(ANN, [firing(schedule)]))
         waits = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event = %s"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             with psycopg.connect(url, autocommit=True) as eyes:
-                while not eyes.execute(waits, ["tenure leader 1", "advisory"]).fetchone():
+                while not eyes.execute(waits, ["tenure leader 1", "transactionid"]).fetchone():
                     assert not fire.done()
                     await asyncio.sleep(0)
         successor.commit()
     with pytest.raises(Fenced):
         await fire
-    assert await backend.runs.all() == []
+    assert await backend.runs.find() == []
     assert await schedules.fire(BOB, [firing(schedule)]) == Fired(fired=1)
 
 
@@ -119,7 +117,7 @@ async def test_every_transaction_states_what_it_relies_on(backend: PostgresBacke
     checked = (await database.run(look, check=lambda rows: None))[0]
     stepwise = await database.use(lambda connection: _stepwise(backend, connection))
     seen = [alone, together, checked, stepwise]
-    if backend.leases.reachable_here:
+    if backend.leases.can_block:
         seen.append(backend.leases._line.one(_SETTINGS, {}, 10.0))
     for [row] in seen:
         assert row["isolation"] == "read committed"
@@ -155,7 +153,7 @@ async def test_a_stricter_durability_is_kept(backend: PostgresBackend) -> None:
 @pytest.mark.parametrize("defaults", [{"DateStyle": "German, DMY"}])
 async def test_moments_are_read_however_they_are_shown_elsewhere(backend: PostgresBackend) -> None:
     """Not behind a pooler: there the driver is told the default again before it reads them."""
-    assert (await backend.schedules.now()).tzinfo is not None
+    assert (await backend.now()).tzinfo is not None
 
 
 # -- what doctor says -----------------------------------------------------------------------------
@@ -190,7 +188,7 @@ async def test_doctor_names_what_may_only_be_read(
     assert found.severity is Severity.PROBLEM
     assert "default_transaction_read_only is on" in found.text
     with pytest.raises(StoreUnavailable, match=r"`tenure doctor .*` says which"):
-        await backend.schedules.take_office(ANN)
+        await backend.office.take(ANN)
 
 
 @pytest.mark.parametrize("port", ["own"], indirect=True)
@@ -235,7 +233,7 @@ async def test_doctor_names_views_that_call_what_is_not_the_systems(
 @pytest.fixture
 def url(server: PostgresServer) -> str:
     """With Tenure's tables."""
-    url = server.create_database(f"theirs_{next(_numbers)}")
+    url = server.create_database("theirs")
     with Leases(url) as leases:
         assert leases.acquire("made")
     return url

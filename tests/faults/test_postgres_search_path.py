@@ -9,7 +9,6 @@ instead, with rights of its own, which grants her all she wants.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import psycopg
@@ -23,7 +22,6 @@ from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
 
-_numbers = count(1)
 _BODY = (
     "LANGUAGE plpgsql AS $$ BEGIN"
     " EXECUTE 'GRANT ALL ON ALL TABLES IN SCHEMA tenure TO mallory';"
@@ -78,8 +76,8 @@ class Victim:
     """A database in which somebody has laid traps."""
 
     def __init__(self, server: PostgresServer) -> None:
-        self.name = f"trapped_{next(_numbers)}"
-        self.url = server.create_database(self.name)
+        self.url = server.create_database("trapped")
+        self.name = self.url.rpartition("/")[2]
         self.port = server.port
         self.admin: psycopg.Connection[Any] = psycopg.connect(self.url, autocommit=True)
 
@@ -204,7 +202,8 @@ def test_the_functions_for_sql_call_none_of_it(victim: Victim, path: str) -> Non
             "pause_schedule('a')",
             "resume_schedule('a')",
             "run_now('b')",
-            "remove_schedule('b')",
+            "rename_schedule('b', 'c')",
+            "remove_schedule('c')",
         ):
             connection.execute(f"SELECT tenure.{call}")
         connection.commit()

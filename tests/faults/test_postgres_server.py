@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.postgres import PostgresCluster, running_cluster, running_server
-from tests.faults.support import TTL, until
+from tests.faults.support import TTL, Program, until
 from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
+AT_REST = 0.3
+"""A node whose sessions did nothing for so many seconds is in no transaction."""
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +55,33 @@ def test_server_is_restarted(cluster: PostgresCluster, how: signal.Signals) -> N
 
 def test_short_restart_is_not_even_noticed_by_idle_connections(cluster: PostgresCluster) -> None:
     """Each idle connection was ended by the server: none of them may fail a call afterwards."""
-    cluster.a_node("node", ttl=30, tasks=[], settings={"heartbeat": 2, "reap_every": 60})
+    node = cluster.a_node("node", ttl=30, tasks=[], settings={"heartbeat": 2, "reap_every": 60})
     cluster.leader("node")
+    # Frozen, so that it asks for nothing while there is no server.
+    until(lambda: _frozen_at_rest(cluster, node), "all its connections to be idle")
     cluster.server.stop()
     cluster.server.start()
-    cluster.journal.write("up", "test")
-    up = cluster.journal.wait("up").at
+    up = node.thaw()
     # Its polls and the renewal come and go.
     counter = cluster.lease()["counter"]
     until(lambda: cluster.lease()["counter"] > counter, "a renewal")
     assert not cluster.journal.facts("store.unavailable", after=up)
     cluster.finish()
+
+
+def _frozen_at_rest(cluster: PostgresCluster, node: Program) -> bool:
+    """Not between two statements of a transaction, where its sessions are idle for a moment too."""
+    begun = time.monotonic()
+    node.freeze()
+    busy = cluster.query(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid()"
+        " AND (state <> 'idle' OR state_change > now() - %s * interval '1 s')",
+        time.monotonic() - begun + AT_REST,
+    )
+    if busy:
+        node.thaw()
+    return not busy
 
 
 def test_sessions_of_a_healthy_holder_ended_by_an_administrator(cluster: PostgresCluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tenure import ConfigError, Fenced, Leases
 from tests.faults.postgres import TICK, PostgresCluster, running_cluster, running_server
-from tests.faults.support import task
+from tests.faults.support import LONG_TTL, task
 from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
@@ -31,7 +31,8 @@ def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresCluster]
 def test_open_transaction_on_one_schedule_does_not_stop_the_others(
     cluster: PostgresCluster,
 ) -> None:
-    cluster.a_node("node", tasks=[TICK, task("locked", 0.25)])
+    # With a ttl whose calls are not given up because the machine is busy.
+    cluster.a_node("node", ttl=LONG_TTL, tasks=[TICK, task("locked", 0.25)])
     leading = cluster.leader("node")
     cluster.journal.wait("end", schedule="locked")
     with psycopg.connect(cluster.url) as user:

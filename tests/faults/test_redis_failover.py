@@ -18,8 +18,8 @@ import pytest
 from tenure.backends.base import lease_topic
 from tenure.backends.redis import RedisBackend
 from tenure.errors import StoreUnavailable
-from tenure.identity import new_holder
 from tenure.model import Grant
+from tenure.process.identity import new_holder
 from tests.faults.redis import RedisCluster
 from tests.faults.support import until
 from tests.support.redis_servers import PATIENCE, ClusterSetup, SentinelSetup

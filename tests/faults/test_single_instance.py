@@ -13,8 +13,8 @@ pytestmark = pytest.mark.faults
 
 
 def test_fail_says_who_holds_it_since_when_until_when_and_what_to_do(cluster: Cluster) -> None:
-    holder = _enter(cluster, "holder", "fail")
-    asker = _guard(cluster, "asker", "fail")
+    holder = _enter(cluster, "holder", "raise")
+    asker = _guard(cluster, "asker", "raise")
     error = cluster.journal.wait("refused", "asker")["error"]
     assert f"process {holder.pid} on host {platform.node()!r}" in error
     assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", error)
@@ -37,8 +37,8 @@ def test_skip_goes_on_without(cluster: Cluster) -> None:
 def test_standby_takes_over_when_it_is_released_and_when_its_holder_is_killed(
     cluster: Cluster,
 ) -> None:
-    holder = _enter(cluster, "holder", "fail")
-    heirs = {who: _guard(cluster, who, "standby") for who in ("first", "second")}
+    holder = _enter(cluster, "holder", "raise")
+    heirs = {who: _guard(cluster, who, "wait") for who in ("first", "second")}
     for who in heirs:
         cluster.journal.wait("asked", who)
 
@@ -58,11 +58,11 @@ def test_standby_takes_over_when_it_is_released_and_when_its_holder_is_killed(
     assert last.at - killed < SOON
 
 
-def _guard(cluster: Cluster, who: str, when_held: str) -> Program:
-    return cluster.start("guard", who, name="job", when_held=when_held, ttl=LONG_TTL)
+def _guard(cluster: Cluster, who: str, on_held: str) -> Program:
+    return cluster.start("guard", who, name="job", on_held=on_held, ttl=LONG_TTL)
 
 
-def _enter(cluster: Cluster, who: str, when_held: str) -> Program:
-    program = _guard(cluster, who, when_held)
+def _enter(cluster: Cluster, who: str, on_held: str) -> Program:
+    program = _guard(cluster, who, on_held)
     assert cluster.journal.wait("entered", who)["held"] is True
     return program

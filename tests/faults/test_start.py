@@ -33,7 +33,7 @@ def test_twenty_processes_at_once_make_one_schema_one_leader_and_each_schedule_o
     assert len(cluster.journal.facts("leader.took_office")) == 1
     stored = cluster.store.rows("SELECT name, version FROM tenure_schedule ORDER BY name")
     assert [tuple(row) for row in stored] == [(f"task-{n}", 1) for n in range(5)]
-    assert len(cluster.store.rows("SELECT * FROM tenure_release")) == 1
+    assert len(cluster.store.rows("SELECT * FROM tenure_edition")) == 1
     until(lambda: len(_present(cluster)) == COUNT, "twenty nodes to be present")
     cluster.stop_all()
     for trouble in ("service.failed", "store.unavailable", "lease.lost", "run.refused"):

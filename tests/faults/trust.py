@@ -35,6 +35,11 @@ def trusted_twice(journal: Journal) -> Iterator[str]:
             )
 
 
+def trusted_until(journal: Journal, who: str) -> float:
+    """How long this holder said that it would trust its lease, on the boot clock."""
+    return max(float(entry["until"]) for entry in journal.entries("trusts", who))
+
+
 def _spans(journal: Journal) -> list[_Span]:
     spans: list[_Span] = []
     for entry in journal.entries("trusts"):

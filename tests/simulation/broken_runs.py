@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
+from typing import Any
 
 from tenure.backends.memory.runs import MemoryRuns
-from tenure.model import ClaimBatch, Fence, Recovered, Result, RunRecord, RunState
+from tenure.model import (
+    AttemptOutcome,
+    Cancelling,
+    ClaimBatch,
+    Fence,
+    NewRun,
+    Pruned,
+    Recovered,
+    Report,
+    Result,
+    RunRecord,
+    RunState,
+)
+from tenure.tasks.registry import Tasks
+from tenure.tasks.run import Run
 from tenure.testing.simulation.history import EPOCH
+from tenure.testing.simulation.workload import random_tasks
 
 
 class LastInFirstOut(MemoryRuns):
@@ -39,9 +56,9 @@ class _Recounts(MemoryRuns):
     def recount(self, before: RunRecord, after: RunRecord) -> RunRecord:
         raise NotImplementedError
 
-    async def finish(self, results: Sequence[Result]) -> list[bool]:
+    def _finish(self, results: Sequence[Result]) -> list[bool]:
         before = dict(self._tables.runs)
-        kept = await super().finish(results)
+        kept = super()._finish(results)
         self._recount(before)
         return kept
 
@@ -84,12 +101,83 @@ class CallsItSucceeded(_Recounts):
         return after
 
 
+class CountsWhatNeverBegan(_Recounts):
+    """What is given back untouched has had its attempt."""
+
+    def recount(self, before: RunRecord, after: RunRecord) -> RunRecord:
+        return replace(after, attempt=before.attempt)
+
+
+class ForgetsCrashedAttempts(MemoryRuns):
+    """What a dead node had begun leaves no trace."""
+
+    def _ended(self, run: RunRecord, outcome: AttemptOutcome, error: str | None) -> None:
+        if outcome is not AttemptOutcome.CRASHED:
+            super()._ended(run, outcome, error)
+
+
+class RecordsWhatNeverBegan(MemoryRuns):
+    """What is given back untouched is on record as an attempt."""
+
+    def _end_attempt(self, run: RunRecord, result: Result, *, cancelled: bool) -> None:
+        super()._end_attempt(run, replace(result, begun=True), cancelled=cancelled)
+
+
+class BelievesLateReports(MemoryRuns):
+    """Whether the claim is the present one is not asked."""
+
+    async def report(self, node: str, reports: Mapping[tuple[int, int], Report]) -> None:
+        for (run_id, _), report in reports.items():
+            self._tell(self._tables.runs[run_id], report)
+
+
+class KeepsAttempts(MemoryRuns):
+    """They stay when their run is deleted."""
+
+    async def prune(
+        self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
+    ) -> Pruned:
+        kept = dict(self._tables.attempts)
+        pruned = await super().prune(fence, older_than, limit, dry_run=dry_run)
+        self._tables.attempts |= kept
+        return pruned
+
+
+class AddsAgain(MemoryRuns):
+    """Whether the key is known is not asked."""
+
+    async def enqueue(self, new: NewRun) -> tuple[RunRecord, bool]:
+        self._tables.enqueued.pop((new.task, new.key), None)
+        return await super().enqueue(new)
+
+
+class ForgetsKeysOfTheFinished(MemoryRuns):
+    """A key lasts until its run has ended."""
+
+    async def enqueue(self, new: NewRun) -> tuple[RunRecord, bool]:
+        known = self._tables.enqueued.get((new.task, new.key))
+        if known is not None and self._tables.runs[known].finished_at:
+            del self._tables.enqueued[new.task, new.key]
+        return await super().enqueue(new)
+
+
+class AnswersAndDoesNotKeep(MemoryRuns):
+    """What waits behind another of its lock key is answered, and lost."""
+
+    async def enqueue(self, new: NewRun) -> tuple[RunRecord, bool]:
+        busy = self._tables.open_run(new.lock)
+        run, is_new = await super().enqueue(new)
+        if busy and is_new:
+            del self._tables.runs[run.id], self._tables.enqueued[new.task, new.key]
+        return run, is_new
+
+
 class PrunesTheYoung(MemoryRuns):
     """Whatever is finished goes."""
 
     async def prune(
         self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
-    ) -> int:
+    ) -> Pruned:
         return await super().prune(fence, 0.0, limit)
 
 
@@ -98,13 +186,13 @@ class PrunesTheUnfinished(MemoryRuns):
 
     async def prune(
         self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
-    ) -> int:
+    ) -> Pruned:
         pruned = await super().prune(fence, older_than, limit)
         before = self._tables.clock.now() - timedelta(seconds=older_than)
         old = [run.id for run in self._tables.runs.values() if run.created_at < before]
         for run_id in old:
             del self._tables.runs[run_id]
-        return pruned + len(old)
+        return replace(pruned, count=pruned.count + len(old))
 
 
 class PrunesWhatIsNeeded(MemoryRuns):
@@ -112,11 +200,99 @@ class PrunesWhatIsNeeded(MemoryRuns):
 
     async def prune(
         self, fence: Fence | None, older_than: float, limit: int, *, dry_run: bool = False
-    ) -> int:
+    ) -> Pruned:
         pruned = await super().prune(fence, older_than, limit)
         before = self._tables.clock.now() - timedelta(seconds=older_than)
         occurrences = self._tables.occurrences
         old = [slot for slot, row in occurrences.items() if row.recorded_at < before]
         for slot in old:
             del occurrences[slot]
-        return pruned + len(old)
+        return replace(pruned, count=pruned.count + len(old))
+
+
+class CancelsTheClaimed(MemoryRuns):
+    """A run ends while a node executes it."""
+
+    async def cancel(self, ids: Sequence[int]) -> dict[int, Cancelling]:
+        done = await super().cancel(ids)
+        for run in [self._tables.runs[id_] for id_ in done]:
+            if run.state is RunState.CLAIMED:
+                now = self._tables.clock.now()
+                self._tables.runs[run.id] = replace(run, state=RunState.CANCELLED, finished_at=now)
+        return done
+
+
+class OnlySaysThatItCancels(MemoryRuns):
+    """What waits is said to be cancelled, and goes on waiting."""
+
+    async def cancel(self, ids: Sequence[int]) -> dict[int, Cancelling]:
+        before = dict(self._tables.runs)
+        done = await super().cancel(ids)
+        for id_, said in done.items():
+            if said is Cancelling.CANCELLED:
+                self._tables.runs[id_] = before[id_]
+        return done
+
+
+class _ForgetsRequests(MemoryRuns):
+    def _forgetting(self) -> None:
+        runs = self._tables.runs
+        for run in list(runs.values()):
+            if run.cancel_requested_at is not None:
+                runs[run.id] = replace(run, cancel_requested_at=None)
+
+
+class PutsBackTheCancelled(_ForgetsRequests):
+    """What was asked to be cancelled is tried again."""
+
+    def _finish(self, results: Sequence[Result]) -> list[bool]:
+        self._forgetting()
+        return super()._finish(results)
+
+
+class RerunsTheCancelled(_ForgetsRequests):
+    """What was asked to be cancelled is run again when its node has died."""
+
+    async def recover(
+        self, fence: Fence, node: str, max_crashes: int, limit: int = 1_000
+    ) -> Recovered:
+        self._forgetting()
+        return await super().recover(fence, node, max_crashes, limit)
+
+
+class RetriesFromTheFirstClaim(MemoryRuns):
+    """What is retried counts its claims anew: a result of long ago may match."""
+
+    async def retry(self, ids: Sequence[int], *, even_succeeded: bool = False) -> dict[int, bool]:
+        done = await super().retry(ids, even_succeeded=even_succeeded)
+        for id_ in [id_ for id_, again in done.items() if again]:
+            self._tables.runs[id_] = replace(self._tables.runs[id_], claim=0, attempt=0)
+        return done
+
+
+class RetriesWhateverItIs(MemoryRuns):
+    """What is claimed waits again, while a node executes it."""
+
+    async def retry(self, ids: Sequence[int], *, even_succeeded: bool = False) -> dict[int, bool]:
+        runs = self._tables.runs
+        for id_ in ids:
+            if id_ in runs and runs[id_].state is RunState.CLAIMED:
+                runs[id_] = replace(runs[id_], state=RunState.WAITING, node=None)
+        return await super().retry(ids, even_succeeded=even_succeeded)
+
+
+def telling_tasks(source: Random) -> Tasks:
+    """The usual ones, which tell how far they are."""
+    tasks, told = random_tasks(source), Tasks()
+    for task in tasks:
+        told._put(replace(task, function=_telling(task.function), run_parameter="run"))
+    return told
+
+
+def _telling(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def work(run: Run) -> None:
+        run.progress(0.1, "begun")
+        await function(run)
+        run.log("done")
+
+    return work

@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from tenure.backends.memory.office import MemoryOffice
 from tenure.backends.memory.schedules import MemorySchedules
 from tenure.backends.memory.tables import MemoryTables
 from tenure.errors import Fenced
-from tenure.model import Fault, Fence, Fired, Firing, Overlap, Schedule
+from tenure.model import Fault, Fence, Fired, Firing, Overlap, RunState, Schedule
+
+OPEN = (RunState.WAITING, RunState.CLAIMED)
 
 
-class FencesByTerm(MemorySchedules):
+class FencesByTerm(MemoryOffice):
     """The term is compared, its holder is not."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
-        tables.check = self._check  # type: ignore[method-assign]
-
-    def _check(self, fence: Fence) -> None:
-        stored = self._tables.fences.get(fence.scope)
+    def check(self, fence: Fence) -> None:
+        stored = self.fences.get(fence.scope)
         if stored is None or stored.term != fence.term:
             raise Fenced("another term is in office")
 
-    async def take_office(self, fence: Fence) -> bool:
-        stored = self._tables.fences.get(fence.scope)
+    async def take(self, fence: Fence) -> Fence:
+        stored = self.fences.get(fence.scope)
         if stored is not None and stored.term > fence.term:
-            return False
-        self._tables.fences[fence.scope] = fence
-        return True
+            return stored
+        self.fences[fence.scope] = fence
+        return fence
 
 
 class FiresAnyVersion(MemorySchedules):
@@ -69,16 +68,16 @@ class FiresFromAnywhere(MemorySchedules):
 class NeverSkips(MemorySchedules):
     """As if nothing were unfinished."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
+    def __init__(self, tables: MemoryTables, office: MemoryOffice) -> None:
+        super().__init__(tables, office)
         tables.skips = lambda schedule: False  # type: ignore[method-assign]
 
 
 class AlwaysSkips(MemorySchedules):
     """Whatever may be skipped is."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
+    def __init__(self, tables: MemoryTables, office: MemoryOffice) -> None:
+        super().__init__(tables, office)
 
         def skips(schedule: Schedule) -> bool:
             return schedule.spec.overlap is Overlap.SKIP
@@ -89,10 +88,46 @@ class AlwaysSkips(MemorySchedules):
 class SkipsTheQueued(MemorySchedules):
     """The policy is not looked at, only the lock key."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
+    def __init__(self, tables: MemoryTables, office: MemoryOffice) -> None:
+        super().__init__(tables, office)
 
         def skips(schedule: Schedule) -> bool:
             return tables.open_run(schedule.spec.lock)
 
         tables.skips = skips  # type: ignore[method-assign]
+
+
+class JudgesFromBefore(MemorySchedules):
+    """What fires in the same call does not count."""
+
+    async def fire(
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
+    ) -> Fired:
+        tables = self._tables
+        unfinished = {run.lock for run in tables.runs.values() if run.state in OPEN}
+
+        def skips(schedule: Schedule) -> bool:
+            return schedule.spec.overlap is Overlap.SKIP and schedule.spec.lock in unfinished
+
+        tables.skips = skips  # type: ignore[method-assign]
+        try:
+            return await super().fire(fence, firings, faults, at)
+        finally:
+            vars(tables).pop("skips", None)  # another firing under way may have been first
+
+
+class FiresTheLast(MemorySchedules):
+    """Of one lock key, instead of the first of the call."""
+
+    async def fire(
+        self,
+        fence: Fence,
+        firings: Sequence[Firing],
+        faults: Sequence[Fault] = (),
+        at: datetime | None = None,
+    ) -> Fired:
+        return await super().fire(fence, firings[::-1], faults, at)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from random import Random
 from typing import Any
 
-from tenure.jumps import JumpWatch
 from tenure.model import DueSchedule
-from tenure.node import Node
-from tenure.planning import Plan, plan
+from tenure.node.clock_jumps import JumpWatch
+from tenure.node.node import Node
+from tenure.schedules.planning import Plan, plan
+from tenure.tasks.registry import Tasks
+from tenure.triggers import every
 
 
 class ClaimsWhileSuspended(Node):
     """A node takes itself to be present until the store says otherwise."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         presence = self.presence
 
         def present() -> str | None:
@@ -29,8 +33,8 @@ class ClaimsWhileSuspended(Node):
 class CatchesUpOneMore(Node):
     """The limit of catching up is off by one."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
 
         async def more(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
             generous = [one._replace(catch_up_limit=one.catch_up_limit + 1) for one in due]
@@ -42,8 +46,8 @@ class CatchesUpOneMore(Node):
 class CatchesUpLate(Node):
     """Nobody looks how late it is."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
 
         async def late(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
             patient = [one._replace(catch_up_grace=3_600.0) for one in due]
@@ -55,8 +59,8 @@ class CatchesUpLate(Node):
 class CatchesUpTheFirst(Node):
     """Of what was not fired, the oldest is."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
 
         async def first(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
             for one in due:
@@ -68,6 +72,33 @@ class CatchesUpTheFirst(Node):
 class HoldsNothing(Node):
     """What a jump of the store's clock brings is fired at once."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.ticker._jumps = JumpWatch(float("inf"), 0.0)
+
+
+class LooksAndThenListens(Node):
+    """Whoever goes to sleep forgets what it was told while it looked: a lost wake-up."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        worker, step = self.worker, self.worker.step
+
+        async def forgetful() -> float | None:
+            delay = await step()
+            worker._awake.clear()
+            return delay
+
+        worker.step = forgetful  # type: ignore[method-assign]
+
+
+def close_together(source: Random) -> Tasks:
+    """Tasks that come due one right after the other, and then none for a while."""
+    tasks = Tasks()
+
+    async def work() -> None:
+        await asyncio.sleep(source.uniform(0.0, 0.02))
+
+    for number in range(4):
+        tasks.declare(work, trigger=every(seconds=2, jitter=0.05), name=f"task{number}")
+    return tasks

@@ -10,11 +10,12 @@ from typing import Any
 
 from tenure import triggers
 from tenure.backends.memory import MemoryBackend
+from tenure.backends.memory.editions import MemoryEditions
+from tenure.backends.memory.office import MemoryOffice
+from tenure.backends.memory.run_table import RunTable
 from tenure.backends.memory.runs import MemoryRuns
 from tenure.backends.memory.schedules import MemorySchedules
 from tenure.backends.memory.tables import MemoryTables
-from tenure.clock import Clock
-from tenure.keeper import Held, Keeper
 from tenure.model import (
     DueSchedule,
     Fault,
@@ -29,9 +30,11 @@ from tenure.model import (
     Result,
     RunState,
 )
-from tenure.node import Node
-from tenure.planning import Plan, plan
-from tenure.roster import Roll
+from tenure.node.keeper import Held, Keeper
+from tenure.node.node import Node
+from tenure.node.roster import Roll
+from tenure.process.clock import Clock
+from tenure.schedules.planning import Plan, plan
 from tenure.testing.simulation.memory import HintedLeases, InMemory, memory_backend
 from tenure.testing.simulation.store import StoreClock
 
@@ -56,16 +59,26 @@ def with_leases(kind: type[HintedLeases]) -> BuildStore:
     return _with(put)
 
 
+def with_office(kind: type[MemoryOffice]) -> BuildStore:
+    def put(backend: MemoryBackend) -> None:
+        backend.office = kind()
+        backend.schedules = MemorySchedules(backend.tables, backend.office)
+        backend.editions = MemoryEditions(backend.tables, backend.office)
+        backend.runs = MemoryRuns(backend.tables, backend.office)
+
+    return _with(put)
+
+
 def with_schedules(kind: type[MemorySchedules]) -> BuildStore:
     def put(backend: MemoryBackend) -> None:
-        backend.schedules = kind(backend.tables)
+        backend.schedules = kind(backend.tables, backend.office)
 
     return _with(put)
 
 
 def with_runs(kind: type[MemoryRuns]) -> BuildStore:
     def put(backend: MemoryBackend) -> None:
-        backend.runs = kind(backend.tables)
+        backend.runs = kind(backend.tables, backend.office)
 
     return _with(put)
 
@@ -116,29 +129,29 @@ class FenceBeforeTransaction(MemorySchedules):
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
     ) -> Fired:
-        self._tables.check(fence)
+        self._office.check(fence)
         await asyncio.sleep(0.2)
-        in_office = self._tables.fences[fence.scope]
-        self._tables.fences[fence.scope] = fence
+        in_office = self._office.fences[fence.scope]
+        self._office.fences[fence.scope] = fence
         try:
             return await super().fire(fence, firings, faults, at)
         finally:
-            self._tables.fences[fence.scope] = in_office
+            self._office.fences[fence.scope] = in_office
 
 
-class AnybodyTakesOffice(MemorySchedules):
+class AnybodyTakesOffice(MemoryOffice):
     """An older term may take office after a newer one."""
 
-    async def take_office(self, fence: Fence) -> bool:
-        self._tables.fences[fence.scope] = fence
-        return True
+    async def take(self, fence: Fence) -> Fence:
+        self.fences[fence.scope] = fence
+        return fence
 
 
 class NoUniqueOccurrence(MemorySchedules):
     """Neither the unique key nor the compare-and-set."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
+    def __init__(self, tables: MemoryTables, office: MemoryOffice) -> None:
+        super().__init__(tables, office)
         tables.record = self._append  # type: ignore[method-assign]
 
     def _append(self, occurrence: Occurrence, key: str | None = None) -> bool:
@@ -154,7 +167,7 @@ class NoUniqueOccurrence(MemorySchedules):
         at: datetime | None = None,
     ) -> Fired:
         tables = self._tables
-        tables.check(fence)
+        self._office.check(fence)
         for firing in firings:
             schedule = tables.schedules[firing.uid]
             tables.miss(schedule, firing, fence.term)
@@ -169,8 +182,8 @@ class NoUniqueOccurrence(MemorySchedules):
 class BackfillsAgain(MemorySchedules):
     """Whether an occurrence was fired is not asked."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
+    def __init__(self, tables: MemoryTables, office: MemoryOffice) -> None:
+        super().__init__(tables, office)
         tables.was_fired = lambda uid, nominal: False  # type: ignore[method-assign]
 
 
@@ -189,7 +202,7 @@ class FiresTheRemoved(MemorySchedules):
 class FinishesAnyAttempt(MemoryRuns):
     """A result counts whoever has the claim by now."""
 
-    async def finish(self, results: Sequence[Result]) -> list[bool]:
+    def _finish(self, results: Sequence[Result]) -> list[bool]:
         tables = self._tables
         for result in results:
             run = tables.runs[result.run_id]
@@ -202,23 +215,19 @@ class FinishesAnyAttempt(MemoryRuns):
 class PutsBackAtTheEnd(MemoryRuns):
     """A run that was given back, or taken from a dead node, is due anew."""
 
-    async def finish(self, results: Sequence[Result]) -> list[bool]:
-        return await super().finish(
-            [replace(result, delay=result.delay or 0.0) for result in results]
-        )
+    def _finish(self, results: Sequence[Result]) -> list[bool]:
+        return super()._finish([replace(result, delay=result.delay or 0.0) for result in results])
 
 
 class ForgetsWhoBegan(MemoryRuns):
     """The next of a queue goes ahead while the one before it waits for a retry."""
 
-    def _first_of_each_lock(self, now: datetime, tasks: Sequence[str]) -> dict[str, int]:
+    def _first_of_lock(self, lock: str, now: datetime, tasks: Sequence[str]) -> int | None:
         tables, runs = self._tables, self._tables.runs
-        tables.runs = {
-            id_: run
-            for id_, run in runs.items()
-            if run.state is not RunState.WAITING or run.due <= now
-        }
-        first = super()._first_of_each_lock(now, tasks)
+        tables.runs = RunTable(
+            run for run in runs.values() if run.state is not RunState.WAITING or run.due <= now
+        )
+        first = super()._first_of_lock(lock, now, tasks)
         tables.runs = runs
         return first
 
@@ -252,16 +261,16 @@ class IgnoresLockKeys(MemoryRuns):
 class CountsFromReply(Node):
     """A renewal is believed for a ttl from its reply on, not from when it was begun."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        _replace_keeper(self, lambda held, _: Held.renewed(held, parts["clock"].monotonic()))
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        _replace_keeper(self, lambda held, _: Held.renewed(held, self.keeper.clock.monotonic()))
 
 
 class NeverGivesUp(Node):
     """A lease is trusted until the store says that it is lost."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         _replace_keeper(self, lambda held, begun: Held.renewed(held, begun + 3_600.0))
 
 
@@ -279,8 +288,8 @@ def _replace_keeper(node: Node, renewed: Callable[[Held, float], None]) -> None:
 class LooksBackThreeSeconds(Node):
     """Planning looks at a fixed stretch of the past only."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         whole = self.ticker._plan
 
         async def short_sighted(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
@@ -301,9 +310,9 @@ class LooksBackThreeSeconds(Node):
 class BelievesItsWallClock(Node):
     """What is due is asked of the store, and planned by the node's own clock."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        clock = parts["clock"]
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        clock = self.ticker.clock
 
         async def own(due: Sequence[DueSchedule], moment: datetime, so_far: Plan) -> None:
             plan(due, clock.now(), so_far=so_far)
@@ -314,9 +323,9 @@ class BelievesItsWallClock(Node):
 class RecoversWithoutBurial(Node):
     """A node whose presence has expired loses its runs, but not its presence."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        runs, settings = parts["runs"], parts["settings"]
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        runs, settings = self._stores.runs, self.reaper.settings
 
         async def hasty(fence: Fence, node: str) -> None:
             async with asyncio.timeout(settings.call_timeout):
@@ -328,20 +337,28 @@ class RecoversWithoutBurial(Node):
 class SeesOnlyItself(Node):
     """Whoever has other code is not asked: the last one to look wins."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
 
         def alone(records: Any, now: float, dead: Any = ()) -> Roll:
             return Roll(now, frozenset(), frozenset())
 
-        self.declarer._roster.look = alone  # type: ignore[method-assign]
+        def deaf(notice: Any) -> Roll:
+            return alone((), self.rollout.clock.monotonic())
+
+        async def blind(roll: Roll) -> Roll:
+            return roll
+
+        self.rollout._roster.look = alone  # type: ignore[method-assign]
+        self.rollout._hear = deaf  # type: ignore[method-assign]
+        self.rollout._listed = blind  # type: ignore[method-assign]
 
 
 class ForgetsLostClaims(Node):
     """Nobody asks which claims were granted without an answer."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
 
         async def nothing(node: str) -> None:
             self.worker._look_at = float("inf")

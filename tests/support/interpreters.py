@@ -58,7 +58,7 @@ def installed() -> list[Interpreter]:
 def chosen(found: Iterable[Interpreter], least: tuple[int, int]) -> list[Interpreter | None]:
     """The oldest that must work, the system's, and the newest; from old to new, each once.
 
-    Patch releases count: what distributions ship is often older than what developers have. The
+    Patch editions count: what distributions ship is often older than what developers have. The
     first is None if the oldest minor version is not here at all.
     """
     usable = sorted((one for one in found if one.version[:2] >= least), key=lambda one: one.version)

@@ -204,7 +204,7 @@ def run(combination: Combination, prepared: Preparation) -> Outcome:
     done = subprocess.run(
         [*pytest, "-n", jobs, "--dist", "worksteal", *tests_of(combination)],
         cwd=ROOT,
-        env=os.environ | variables,
+        env=os.environ | variables | {"TENURE_TEST_WHOLE": "1"},
         check=False,
     )
     passed, failed, skipped = counted(report)

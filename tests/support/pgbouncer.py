@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from tests.support.servers import free_port, unprivileged
+from tests.support.servers import free_port, release_port, unprivileged
 
 _SETTINGS = """
 [databases]
@@ -56,7 +56,7 @@ class PgBouncer:
             )
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -71,4 +71,5 @@ class PgBouncer:
     def __exit__(self, *exc: object) -> None:
         self.process.send_signal(signal.SIGTERM)  # at once
         self.process.wait(timeout=30)
+        release_port(self.port)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -54,11 +54,23 @@ class Proxy:
     def lines(self) -> int:
         return len(self._lines)
 
+    @property
+    def swallowed(self) -> bool:
+        """Has a line lost something to `half-open`?"""
+        return any(line.dead for line in tuple(self._lines))
+
+    @property
+    def turns(self) -> list[int]:
+        """Of each line: how often its client spoke after the server had, since `become`."""
+        return [line.turns for line in tuple(self._lines)]
+
     def become(self, mode: Mode, delay: float = 0.0) -> None:
         """From now on; it has happened when this returns."""
 
         async def change() -> None:
             self._mode, self._delay = mode, delay
+            for line in self._lines:
+                line.turns, line.asked = 0, False
             if mode == "cut":
                 self._cut()
 
@@ -116,6 +128,7 @@ class Proxy:
         delivering = asyncio.create_task(self._deliver(line, sink, arrived))
         try:
             while data := await self._loop.sock_recv(source, _CHUNK):
+                line.heard(source)
                 arrived.put_nowait((self._loop.time(), data))
             arrived.put_nowait((self._loop.time(), b""))
             await delivering
@@ -167,6 +180,13 @@ class _Line:
         self.server: socket.socket | None = None
         self.dead = False
         self.mute = False
+        self.turns = 0
+        self.asked = False
+
+    def heard(self, source: socket.socket) -> None:
+        asks = source is self.client
+        self.turns += asks and not self.asked
+        self.asked = asks
 
     async def reach(self, port: int) -> None:
         self.server = socket.socket()

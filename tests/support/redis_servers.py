@@ -19,11 +19,12 @@ from typing import Any, Self
 import redis
 import trustme
 
-from tests.support.servers import ValkeyServer
+from tests.support.servers import ValkeyServer, free_port, release_port
 
 PATIENCE = 30.0
 SERVICE = "tenure-test"
 SLOTS = 16384
+_BUS = 10_000
 
 
 class TlsFront:
@@ -156,7 +157,7 @@ class _Sentinel(ValkeyServer):
         (self.folder / "sentinel.conf").write_text(
             f"port {self.port}\nbind 127.0.0.1\nsave ''\n"
             f"sentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n"
-            f"sentinel down-after-milliseconds {SERVICE} 500\n"
+            f"sentinel down-after-milliseconds {SERVICE} 1000\n"
             f"sentinel failover-timeout {SERVICE} 5000\n"
         )
 
@@ -167,7 +168,7 @@ class _Sentinel(ValkeyServer):
 class ClusterSetup:
     """Three nodes that share the slots, each with a replica if wanted."""
 
-    def __init__(self, *, replicas: bool = False, clock: bool = False, timeout: int = 1000) -> None:
+    def __init__(self, *, replicas: bool = False, clock: bool = False, timeout: int = 2000) -> None:
         # Nodes judge each other by the clock that tests move: give them time.
         settings = {
             "cluster-enabled": "yes",
@@ -178,6 +179,7 @@ class ClusterSetup:
         }
         self.nodes = [ValkeyServer(clock=clock, **settings) for _ in range(6 if replicas else 3)]
         for node in self.nodes:
+            release_port(node.port)
             node.port = _free_port_with_bus()
 
     @property
@@ -218,6 +220,7 @@ class ClusterSetup:
     def close(self) -> None:
         for node in self.nodes:
             node.close()
+            release_port(node.port + _BUS)
 
     def _living(self) -> ValkeyServer:
         return next(node for node in self.nodes if node.process is not None)
@@ -237,9 +240,13 @@ def _free_port_with_bus() -> int:
     """
     while True:
         port = random.randrange(10_000, 22_000)
-        with suppress(OSError), socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", port))
-            other.bind(("127.0.0.1", port + 10_000))
+        with suppress(OSError):
+            free_port(wanted=port)
+            try:
+                free_port(wanted=port + _BUS)
+            except OSError:
+                release_port(port)
+                raise
             return port
 
 

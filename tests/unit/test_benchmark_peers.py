@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import firing, peers
+from benchmarks import executed, firing, peers
 from benchmarks.peers.workload import rules
 from benchmarks.stores import STORES
 from tests.support.servers import PostgresServer
@@ -38,6 +38,26 @@ def test_each_fires_what_is_due(peer: str, server: PostgresServer) -> None:
     assert peers.fire(peers.python(peer), peer, server.create_database(peer), 20) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", peers.WORKERS["postgres"])
+def test_each_worker_executes_what_waits(peer: str, server: PostgresServer) -> None:
+    if not (peers.ENVIRONMENTS / peer / "made of").is_file():
+        pytest.skip("its environment is made by `scripts/bench firing`")
+    url = server.create_database(f"{peer}_worker")
+    assert peers.execute(peers.python(peer), peer, url, 20) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", peers.STEADY["postgres"])
+def test_each_starts_what_is_due_every_second(peer: str, server: PostgresServer) -> None:
+    if not (peers.ENVIRONMENTS / peer / "made of").is_file():
+        pytest.skip("its environment is made by `scripts/bench firing`")
+    url = server.create_database(f"{peer}_steady")
+    started = peers.steady(peers.python(peer), peer, url, 2, 4.0)
+    assert started.share > 0
+    assert bool(started.lates) == (peer == "procrastinate")
+
+
 def test_a_peer_that_fails_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="No module named"):
         peers.fire(sys.executable, "nobody", f"sqlite:///{tmp_path}/peer.db", 20)
@@ -61,8 +81,8 @@ def test_the_workload_is_as_different_as_it_says() -> None:
 
 
 def test_who_is_far_behind_is_not_asked_again() -> None:
-    assert firing._promising({"a": [], "b": []}) == ["a", "b"]
-    assert firing._promising({"a": [100.0], "b": [49.0], "c": [50.0]}) == ["a", "c"]
+    assert peers.promising({"a": [], "b": []}) == ["a", "b"]
+    assert peers.promising({"a": [100.0], "b": [49.0], "c": [50.0]}) == ["a", "c"]
 
 
 def test_the_best_of_each_round_counts() -> None:
@@ -80,3 +100,5 @@ def test_the_best_of_each_round_counts() -> None:
 def test_every_store_with_schedules_has_its_peers_and_targets() -> None:
     with_schedules = {name for name, store in STORES.items() if "firing" not in store.skips}
     assert set(peers.PEERS) == set(firing.TIMES_PEERS) == with_schedules
+    assert set(peers.STEADY) == with_schedules
+    assert set(peers.WORKERS) == set(executed.LEAST_OF_MEMORY) == with_schedules

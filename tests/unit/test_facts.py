@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tenure.facts import Fact, Facts, LeaseAcquired, LeaseLost, log
+from tenure.facts import Fact, Facts, LeaseAcquired, LeaseLoss, log
 
 
 def test_who_listens_hears_what_matches_also_when_it_comes_later() -> None:
     heard: list[tuple[str, str]] = []
     facts = Facts()
     facts.on("lease.*", lambda fact: heard.append(("early", fact.name)))
-    facts.tell(LeaseLost("import", 3, "me"))
+    facts.tell(LeaseLoss("import", 3, "me"))
     facts.on("lease.lost", lambda fact: heard.append(("late", fact.name)))
-    facts.tell(LeaseLost("import", 3, "me"))
+    facts.tell(LeaseLoss("import", 3, "me"))
     facts.tell(LeaseAcquired("import", 4, "me"))
     assert heard == [
         ("early", "lease.lost"),
@@ -35,9 +35,19 @@ def test_a_listener_that_raises_harms_no_other(caplog: pytest.LogCaptureFixture)
     facts = Facts()
     facts.on("*", broken)
     facts.on("*", heard.append)
-    facts.tell(LeaseLost("import", 3, "me"))
+    facts.tell(LeaseLoss("import", 3, "me"))
     assert len(heard) == 1
     assert "a listener failed on lease.lost" in caplog.text
+
+
+def test_without_a_thread_to_tell_it_who_tells_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    def refused(job: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    facts = Facts(defer=refused)
+    facts.on("*", lambda fact: None)
+    facts.tell(LeaseLoss("import", 3, "me"))
+    assert "nobody could be told lease.lost lease=import" in caplog.text
 
 
 def test_what_no_logger_wants_wakes_no_thread(caplog: pytest.LogCaptureFixture) -> None:
@@ -47,7 +57,7 @@ def test_what_no_logger_wants_wakes_no_thread(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING, logger="tenure"):
         facts.tell(LeaseAcquired("import", 3, "me"))
         assert not deferred
-        facts.tell(LeaseLost("import", 3, "me"))
+        facts.tell(LeaseLoss("import", 3, "me"))
     assert len(deferred) == 1
     deferred.pop()()
     assert "lease.lost lease=import term=3" in caplog.text

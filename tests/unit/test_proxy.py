@@ -40,7 +40,7 @@ def _send_back(line: socket.socket) -> None:
 
 
 def _connect(proxy: Proxy) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=30)
 
 
 def _listen_to_a_new_line(proxy: Proxy) -> bytes:
@@ -66,7 +66,7 @@ def test_slow_line_delays_both_ways_and_keeps_its_width(proxy: Proxy) -> None:
         received = b""
         while len(received) < 20:
             received += line.recv(100)
-        assert 0.4 <= time.monotonic() - begun < 2
+        assert 0.4 <= time.monotonic() - begun < 7  # one by one it would be 8
 
 
 def test_trickle(proxy: Proxy) -> None:
@@ -132,3 +132,30 @@ def test_cut_lines_are_reset(proxy: Proxy) -> None:
     with _connect(proxy) as line:
         line.sendall(b"hello")
         assert line.recv(100) == b"hello"
+
+
+def test_turns_are_those_of_the_client(proxy: Proxy) -> None:
+    with _connect(proxy) as line:
+        line.sendall(b"hello")
+        assert line.recv(100) == b"hello"
+        proxy.become("slow", 0.2)
+        for words in ((b"one", b"two"), (b"three",)):  # the second before there is an answer
+            for word in words:
+                line.sendall(word)
+            received = b""
+            while len(received) < len(b"".join(words)):
+                received += line.recv(100)
+        assert proxy.turns == [2]
+
+
+def test_what_was_swallowed_is_known(proxy: Proxy) -> None:
+    with _connect(proxy) as line:
+        line.sendall(b"hello")
+        assert line.recv(100) == b"hello"
+        proxy.become("half-open")
+        assert not proxy.swallowed
+        line.sendall(b"lost")
+        deadline = time.monotonic() + 30
+        while not proxy.swallowed:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)

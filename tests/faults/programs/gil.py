@@ -38,15 +38,16 @@ def main(options: Options) -> None:
     options.write("ended")
 
 
-def _keep_the_gil(options: Options, seconds: float) -> None:
-    """From the moment that "keeping" is in the journal no other thread of ours runs."""
+def _keep_the_gil(options: Options, door: str) -> None:
+    """From the moment that "keeping" is in the journal no other thread of ours runs, until the test
+    opens the other end of this pipe."""
     libc = ctypes.PyDLL(None)  # unlike CDLL, it keeps the GIL during its calls
     line = {"event": "keeping", "who": options.who, "pid": os.getpid(), "at": time.monotonic()}
     text = json.dumps(line).encode() + b"\n"
     file = os.open(options.journal.path, os.O_WRONLY | os.O_APPEND)
     sys.setswitchinterval(1000)  # nor is it handed over between the two calls
     libc.write(file, text, len(text))
-    libc.usleep(int(seconds * 1_000_000))
+    os.close(libc.open(door.encode(), os.O_RDONLY))
     sys.setswitchinterval(0.005)
     os.close(file)
 

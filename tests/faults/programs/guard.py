@@ -12,7 +12,7 @@ from tests.faults.programs.common import Options, start, told
 
 def main(options: Options) -> None:
     instance = single_instance(
-        options["url"], options["name"], options["when_held"], ttl=options["ttl"]
+        options["url"], options["name"], options["on_held"], ttl=options["ttl"]
     )
     options.write("asked")
     gate = options.get("gate")

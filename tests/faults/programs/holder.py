@@ -50,10 +50,10 @@ def _trust(options: Options, lease: Lease) -> None:
 
 
 def _trust_every_server() -> None:
-    from tenure.backends.redis import client, leases
+    from tenure.backends.redis import keys
 
-    never = "local function began_anew() return false, 0 end\n"
-    vars(leases)["script"] = lambda name: never if name == "began" else client.script(name)
+    never, read = "local function began_anew() return false, 0 end\n", keys.script
+    vars(keys)["script"] = lambda name: never if name == "began" else read(name)
 
 
 def boot_clock() -> float:

@@ -6,11 +6,11 @@ sessions, the server's clock and the ttl decide, as they do between real machine
 
 from __future__ import annotations
 
-from tenure import identity
-from tenure.backends import judge
+from tenure.backends.shared import liveness
+from tenure.process import identity
 
 
 def pretend(machine: str | None) -> None:
     if machine is not None:
         vars(identity)["clock_domain"] = lambda: machine
-        vars(judge)["clock_domain"] = lambda: machine
+        vars(liveness)["clock_domain"] = lambda: machine

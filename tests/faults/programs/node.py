@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tenure import Run, Scheduler, Settings, every
+from tenure import Relay, Run, Scheduler, Settings, every
 from tenure.facts import Fact
 from tenure.triggers import Every, stored
 from tests.faults.programs.common import Options, start
@@ -29,6 +29,8 @@ def make(options: Options) -> Scheduler:
     """A scheduler as the options say.
 
     ttl, settings: its numbers. leases: where they are, if not in the store. app: of its tasks.
+    relays: what `Relay` is given, for each. health: where it serves its health,
+        and survey: how often it looks at the store for that, while it leads.
     triggers: names of types that only this code knows; they are read as `every`.
     tasks: a list of
         name; seconds: its interval
@@ -39,12 +41,19 @@ def make(options: Options) -> Scheduler:
     """
     for name in options.get("triggers", []):
         stored._TYPES[name], stored.KNOWN[name] = Every, (1,)
+    if options.get("survey"):
+        from tenure.observe import survey
+
+        survey.EVERY, survey.HELD_LONG = options["survey"], 0.0
     numbers = {"ttl": options["ttl"], "reap_every": 0.5, **options.get("settings", {})}
     scheduler = Scheduler(
         options["url"],
         leases=options.get("leases"),
         app=options.get("app", "default"),
+        migrate=options.get("migrate", True),
         settings=Settings(**numbers),
+        relays=[Relay(**relay) for relay in options.get("relays", [])],
+        health=options.get("health"),
     )
     for spec in options.get("tasks", []):
         declare(scheduler, options, **spec)

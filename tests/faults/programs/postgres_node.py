@@ -15,9 +15,10 @@ import threading
 from typing import Any
 
 from tenure.backends.postgres import migrate
-from tenure.backends.postgres.database import Connection, Database
+from tenure.backends.postgres.connections.connection import Connection
+from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.statements import Rows, Statement
-from tenure.backends.sql import migrations
+from tenure.backends.shared.sql import migrations
 from tests.faults.programs import node
 from tests.faults.programs.common import Options, start
 from tests.faults.programs.machine import pretend

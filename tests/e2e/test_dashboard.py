@@ -1,0 +1,257 @@
+"""The dashboard in a real browser, on real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from starlette.testclient import TestClient
+
+from tenure import AsyncScheduler
+from tenure.web import dashboard
+from tenure.web.serving import address_of, beside, listen
+from tests.e2e.command import EXECUTABLE, PATIENCE, Node, node, tenure, until
+from tests.support.browser import chromium
+from tests.support.dashboard import NAME, crawled, fill
+from tests.support.servers import PostgresServer
+
+WAIT = PATIENCE * 1000
+APP = """
+from tenure import Scheduler, every
+
+scheduler = Scheduler("sqlite:///jobs.db", ttl=5)
+
+@scheduler.task(every(seconds=1))
+def sweep():
+    pass
+"""
+
+
+TOKEN = "a token for this test"
+T = TypeVar("T")
+
+
+def done(coroutine: Coroutine[Any, Any, T]) -> T:
+    """On another thread: Playwright's own loop runs on this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@contextmanager
+def filled(**guard: Any) -> Iterator[tuple[AsyncScheduler, str]]:
+    """A dashboard of a store in this process."""
+    scheduler = AsyncScheduler("memory://")
+    done(fill(scheduler))
+    listener = listen("127.0.0.1", 0)
+    with beside(dashboard(scheduler, **guard), listener, scheduler):
+        yield scheduler, address_of(listener)
+
+
+class Served:
+    """`tenure dashboard`, and where it is."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        self.log = folder / "dashboard.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [EXECUTABLE, "dashboard", "--url", "sqlite:///jobs.db", *args],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        found = until(lambda: re.search(r"http://[^/\s]+", self.log.read_text()), "its address")
+        self.address = found.group(0)
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=PATIENCE)
+
+
+@contextmanager
+def served(folder: Path, *args: str) -> Iterator[Served]:
+    dashboard = Served(folder, *args)
+    try:
+        yield dashboard
+    finally:
+        dashboard.end()
+
+
+@contextmanager
+def cluster(folder: Path, size: int) -> Iterator[list[Node]]:
+    (folder / "app.py").write_text(APP)
+    assert tenure(folder, "migrate", "--url", "sqlite:///jobs.db").code == 0
+    nodes: list[Node] = []
+    try:
+        for number in range(size):
+            place = folder / f"node{number}"
+            place.mkdir()
+            (place / "app.py").write_text(APP.replace("///jobs.db", f"///{folder}/jobs.db"))
+            nodes.append(Node(place, "app:scheduler"))
+        until(lambda: any(node.said("leader.took_office") for node in nodes), "a leader")
+        yield nodes
+    finally:
+        for node in nodes:
+            if node.process.poll() is None:
+                node.process.kill()
+                node.process.wait(timeout=PATIENCE)
+
+
+@contextmanager
+def watched(browser: Browser, address: str) -> Iterator[Page]:
+    """A page whose browser complains about nothing: no refused script or style, no error."""
+    complaints: list[str] = []
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(WAIT)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda said: complaints.append(said.text) if "Content Security" in said.text else None,
+        )
+        page.goto(address)
+        yield page
+    assert complaints == []
+
+
+def test_page_shows_the_new_leader_without_a_reload(browser: Browser, tmp_path: Path) -> None:
+    with (
+        cluster(tmp_path, 3) as nodes,
+        served(tmp_path, "--bind", "127.0.0.1:0") as dashboard,
+        watched(browser, dashboard.address) as page,
+    ):
+        sentence, rows = page.locator("#sentence h1"), page.locator("#nodes tbody tr")
+        expect(sentence).to_contain_text("leads, term 1", timeout=WAIT)
+        expect(rows).to_have_count(3, timeout=WAIT)
+        page.evaluate("window.same = true")
+        leader = next(node for node in nodes if f"pid {node.pid}" in sentence.inner_text())
+        os.kill(leader.pid, signal.SIGKILL)
+        leader.process.wait(timeout=PATIENCE)
+
+        expect(sentence).to_contain_text("leads, term 2", timeout=WAIT)
+        expect(rows).to_have_count(2, timeout=WAIT)
+        assert str(leader.pid) not in sentence.inner_text()
+        assert page.evaluate("window.same") is True
+
+        dashboard.end()
+        expect(page.locator("#banner")).to_contain_text("No connection since", timeout=WAIT)
+        port = dashboard.address.rpartition(":")[2]
+        with served(tmp_path, "--bind", f"127.0.0.1:{port}"):
+            expect(page.locator("#live")).to_contain_text("live", timeout=WAIT)
+            expect(page.locator("#banner")).to_be_hidden(timeout=WAIT)
+
+
+def test_pages_show_what_was_stored_as_text_and_act_when_told(browser: Browser) -> None:
+    with (
+        filled(allow_changes=True) as (scheduler, address),
+        watched(browser, address) as page,
+    ):
+        for link in ("Schedules", "Runs", "Forecast", "Leases", "Events", "Cluster"):
+            page.get_by_role("link", name=link, exact=True).click()
+            expect(page.locator("h1")).to_be_visible()
+            assert page.locator("main img").count() == 0
+        # Three clicks from the first page to why it did not run.
+        page.get_by_role("link", name="Schedules", exact=True).click()
+        page.keyboard.press("/")
+        page.keyboard.type("broken")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name=NAME).click()
+        page.get_by_role("button", name="Change when").click()
+        page.keyboard.type("every 10m")
+        expect(page.get_by_role("dialog").locator("li")).to_have_count(10, timeout=WAIT)
+        page.keyboard.press("Escape")
+        page.locator("#past").get_by_role("link", name="1", exact=True).click()
+        expect(page.locator(".reason")).to_contain_text("<img src=x onerror=")
+        assert page.title() != "owned"
+
+        page.get_by_role("button", name="Retry").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("Run 1 again?")
+        dialog.get_by_role("button", name="Leave it").click()
+        assert done(scheduler.get_run(1)).state == "failed"
+        page.get_by_role("button", name="Retry").click()
+        dialog.get_by_role("button", name="Retry").click()
+        expect(page.locator(".said")).to_have_text("Run 1 waits again.")
+        assert done(scheduler.get_run(1)).state == "waiting"
+
+
+def test_rude_clients_do_not_harm_the_node_beside_it(tmp_path: Path) -> None:
+    """Slow ones, many of them, and a large body: the node goes on firing in time."""
+    (tmp_path / "app.py").write_text(APP)
+    with node(tmp_path, "app:scheduler", "--dashboard", "127.0.0.1:0") as started:
+        found = re.search(r"dashboard +http://127.0.0.1:(\d+)/", started.log.read_text())
+        assert found
+        place = "127.0.0.1", int(found.group(1))
+        slow = [socket.create_connection(place, PATIENCE) for _ in range(60)]
+        for client in slow:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        with socket.create_connection(place, PATIENCE) as client:
+            client.sendall(
+                b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n"
+            )
+            assert client.recv(100).startswith(b"HTTP/1.1 413")
+        asked = Request(f"http://127.0.0.1:{place[1]}/", headers={"Host": "localhost"})
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            assert b" leads," in answer.read()
+
+        def begun() -> list[dict[str, Any]]:
+            told = tenure(tmp_path, "runs", "list", "--url", "sqlite:///jobs.db", "--json").json
+            return [run for run in told if run["claimed_at"]]
+
+        already = len(begun())
+        until(lambda: len(begun()) >= already + 3, "three more runs")
+        for run in begun()[:3]:
+            due, claimed = map(datetime.fromisoformat, (run["due"], run["claimed_at"]))
+            assert (claimed - due).total_seconds() < 5
+        for client in slow:
+            client.close()
+
+
+def test_pages_are_the_same_on_postgresql(postgres: PostgresServer) -> None:
+    scheduler = AsyncScheduler(postgres.create_database("dashboard"))
+    done(fill(scheduler))
+    app = dashboard(scheduler, allow_changes=True)
+    with TestClient(app, "http://localhost", client=("127.0.0.1", 1)) as client:
+        assert {"/run/1", "/run/2", "/lease?name=tenure%2Fleader"} <= crawled(client)
+    done(scheduler.stop())
+
+
+def test_login_asks_for_the_token_and_leads_on(browser: Browser) -> None:
+    with (
+        filled(token=TOKEN) as (_, address),
+        watched(browser, f"{address}runs?state=failed") as page,
+    ):
+        page.get_by_label("Token").fill("not this one")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("That is not the token.")
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("#list")).to_contain_text("broken")
+        expect(page.locator("#live")).to_contain_text("live", timeout=WAIT)
+        page.get_by_role("button", name="Log out").click()
+        expect(page.locator("h1")).to_have_text("Log in")
+
+
+def test_what_would_be_open_to_the_world_does_not_start(tmp_path: Path) -> None:
+    answer = tenure(tmp_path, "dashboard", "--bind", "0.0.0.0:0")
+    assert answer.code == 2
+    assert "--token-file" in answer.err

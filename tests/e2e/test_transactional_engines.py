@@ -1,0 +1,233 @@
+"""Transactional tasks on connections of an SQLAlchemy engine that was handed in."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from tenure import (
+    AsyncScheduler,
+    ConfigError,
+    Run,
+    Scheduler,
+    Settings,
+    TaskFailed,
+    TransactionLost,
+)
+from tests.e2e.test_joining import postgres_url as postgres_url  # noqa: PLC0414 - a fixture
+from tests.e2e.test_joining import sqlite_url as sqlite_url  # noqa: PLC0414 - a fixture
+from tests.e2e.test_transactional import BOTH, ended, insert, orders
+from tests.e2e.test_transactional import own_file as own_file  # noqa: PLC0414 - a fixture
+from tests.e2e.test_transactional import url as url  # noqa: PLC0414 - a fixture
+
+_numbers = count()
+
+
+def through_engine(scheduler: Scheduler, url: str) -> None:
+    @scheduler.task(transactional=True, retries=1)
+    def bill(run: Run, connection: sqlalchemy.Connection) -> str:
+        connection.execute(sqlalchemy.text(insert(100 + run.attempt)))
+        if run.attempt == 1:
+            raise ZeroDivisionError
+        return type(connection).__module__
+
+    @scheduler.task(transactional=True)
+    def commits(connection: sqlalchemy.Connection) -> None:
+        connection.commit()
+        connection.execute(sqlalchemy.text(insert(103)))
+
+    @scheduler.task(transactional=True)
+    def says_rollback(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")
+        connection.execute(sqlalchemy.text(insert(104)))
+
+    with scheduler:
+        assert scheduler.result(scheduler.enqueue(bill), 20).startswith("sqlalchemy")
+        for task in (commits, says_rollback):
+            run = ended(scheduler, scheduler.enqueue(task))
+            assert run.state == "failed"
+            assert "TransactionLost: the task ended the transaction" in (run.error or "")
+    assert [number for number in orders(url) if number > 100] == [102]
+
+
+@BOTH
+def test_engine_lends_its_own_connections(url: str) -> None:
+    engine = sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    settings = Settings(backoff=0.01)
+    through_engine(Scheduler(engine, namespace=f"e{next(_numbers)}", settings=settings), url)
+    with engine.begin() as connection:  # it is as it was
+        connection.execute(sqlalchemy.text(insert(0)))
+    engine.dispose()
+
+
+async def test_async_engine_lends_to_coroutines(postgres_url: str) -> None:
+    engine = create_async_engine(postgres_url.replace("postgresql:", "postgresql+asyncpg:"))
+    scheduler = AsyncScheduler(engine, namespace=f"e{next(_numbers)}")
+
+    @scheduler.task(transactional=True)
+    async def bill(connection: AsyncConnection, fails: bool) -> str:
+        await connection.execute(sqlalchemy.text(insert(201 if fails else 202)))
+        if fails:
+            raise ZeroDivisionError
+        return "billed"
+
+    async with scheduler:
+        for fails in (True, False):
+            run = await scheduler.enqueue(bill, kwargs={"fails": fails})
+            with suppress(TaskFailed):
+                assert await scheduler.result(run, 20) == "billed"
+    await engine.dispose()
+    assert [number for number in orders(postgres_url) if number > 200] == [202]
+
+
+def test_engine_and_function_must_go_together(postgres_url: str) -> None:
+    engine = sqlalchemy.create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
+    scheduler = Scheduler(engine)
+
+    @scheduler.task(transactional=True)
+    async def bill(connection: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="was handed an Engine, whose connections block"):
+        scheduler.start()
+    later = create_async_engine(postgres_url.replace("postgresql:", "postgresql+asyncpg:"))
+    other = Scheduler(later)
+
+    @other.task(transactional=True)
+    def plain(connection: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="was handed an AsyncEngine, whose connections are"):
+        other.start()
+
+
+def test_engine_holds_nobody_up_on_sqlite(own_file: str) -> None:
+    engine = sqlalchemy.create_engine(own_file)
+    scheduler = Scheduler(engine, settings=Settings(ttl=2.0))
+    begun, wake = threading.Event(), threading.Event()
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(1)))
+        begun.set()
+        wake.wait(60)
+        connection.execute(sqlalchemy.text(insert(2)))
+
+    @scheduler.task(transactional=True)
+    def other(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(3)))
+
+    with scheduler:
+        slow = scheduler.enqueue(bill)
+        assert begun.wait(60)
+        assert ended(scheduler, scheduler.enqueue(other)).state == "succeeded"
+        wake.set()
+        after = ended(scheduler, slow)
+    engine.dispose()
+    assert "TransactionLost: the task had its transaction open for longer" in (after.error or "")
+    assert orders(own_file) == [3]
+
+
+@BOTH
+def test_pool_that_a_task_exhausts_fails_that_task_only(url: str) -> None:
+    """The node's own connections are not from that pool."""
+    address = url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sqlalchemy.create_engine(address, pool_size=1, max_overflow=0, pool_timeout=0.1)
+    scheduler = Scheduler(engine, namespace=f"e{next(_numbers)}")
+    kept: list[sqlalchemy.Connection] = []
+
+    @scheduler.task
+    def leaks() -> None:
+        kept.append(engine.connect())
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(200)))
+
+    with scheduler:
+        assert ended(scheduler, scheduler.enqueue(leaks)).state == "succeeded"
+        failed = ended(scheduler, scheduler.enqueue(bill))
+        kept.pop().close()
+        assert ended(scheduler, scheduler.enqueue(bill)).state == "succeeded"
+    engine.dispose()
+    assert failed.state == "failed"
+    assert "QueuePool limit of size 1" in (failed.error or "")
+    assert orders(url) == [200]
+
+
+@pytest.mark.parametrize("seen", ["at start", "when it is lent"])
+def test_engine_that_commits_each_statement_is_refused(postgres_url: str, seen: str) -> None:
+    address = postgres_url.replace("postgresql:", "postgresql+psycopg:")
+    if seen == "at start":
+        engine = sqlalchemy.create_engine(address, isolation_level="AUTOCOMMIT")
+    else:
+        engine = sqlalchemy.create_engine(address)
+
+        @sqlalchemy.event.listens_for(engine, "engine_connect")
+        def autocommit(connection: sqlalchemy.Connection) -> None:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    scheduler = Scheduler(engine, namespace=f"e{next(_numbers)}", settings=Settings(backoff=0.01))
+
+    @scheduler.task(transactional=True, retries=1)
+    def bill(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(301)))
+
+    if seen == "at start":
+        with pytest.raises(ConfigError, match="AUTOCOMMIT"):
+            scheduler.start()
+    else:
+        with scheduler:
+            run = ended(scheduler, scheduler.enqueue(bill))
+        assert "ConfigError: the engine commits each statement" in (run.error or "")
+    engine.dispose()
+    assert 301 not in orders(postgres_url)
+
+
+def test_tasks_on_an_engine_for_sqlite_have_their_turn(own_file: str) -> None:
+    engine = sqlalchemy.create_engine(own_file, connect_args={"timeout": 0.5})
+    scheduler = Scheduler(engine)
+
+    @scheduler.task(transactional=True)
+    def bill(run: Run, connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(run.id)))
+        threading.Event().wait(0.2)  # so that together they take longer than the driver waits
+
+    with scheduler:
+        runs = [scheduler.enqueue(bill) for _ in range(8)]
+        assert [ended(scheduler, run).state for run in runs] == ["succeeded"] * 8
+    engine.dispose()
+    assert orders(own_file) == sorted(run.id for run in runs)
+
+
+@pytest.mark.parametrize("catches", [True, False])
+def test_engine_writes_nothing_after_a_conflict_that_rolls_back(
+    own_file: str, catches: bool
+) -> None:
+    engine = sqlalchemy.create_engine(own_file)
+    with engine.begin() as setting:
+        setting.exec_driver_sql("CREATE TABLE once (id INTEGER PRIMARY KEY)")
+        setting.exec_driver_sql("INSERT INTO once VALUES (1)")
+    scheduler = Scheduler(engine)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection) -> None:
+        for number in (1, 2, 3):  # the same statement again, which was prepared before
+            try:
+                connection.execute(sqlalchemy.text("INSERT INTO orders VALUES (:n)"), {"n": number})
+            except TransactionLost:
+                if not catches:
+                    raise
+            with suppress(sqlalchemy.exc.IntegrityError, TransactionLost):
+                connection.exec_driver_sql("INSERT OR ROLLBACK INTO once VALUES (1)")
+
+    with scheduler:
+        after = ended(scheduler, scheduler.enqueue(bill))
+    engine.dispose()
+    assert after.state == "failed"
+    assert "TransactionLost: the task ended the transaction" in (after.error or "")
+    assert orders(own_file) == []

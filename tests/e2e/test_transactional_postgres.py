@@ -1,0 +1,288 @@
+"""Transactional tasks on PostgreSQL: what the server ends, and what is left for the next task."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from tenure import AsyncScheduler, Run
+from tenure.backends.postgres import lending
+from tenure.backends.postgres.lending_texts import PREPARED
+from tests.e2e.command import until
+from tests.e2e.test_completing import ISOLATION_LEVELS, Outlived
+from tests.e2e.test_joining import eyes
+from tests.e2e.test_joining import postgres_url as postgres_url  # noqa: PLC0414 - a fixture
+from tests.e2e.test_transactional import _numbers, a_scheduler, ended, insert, orders
+
+
+async def test_coroutine_gets_an_async_connection(postgres_url: str) -> None:
+    scheduler = AsyncScheduler(postgres_url, namespace=f"t{next(_numbers)}")
+
+    @scheduler.task(transactional=True)
+    async def bill(connection: psycopg.AsyncConnection) -> int:
+        async with connection.transaction():  # a savepoint
+            await connection.execute(insert(77))
+        with suppress(ZeroDivisionError):
+            async with connection.transaction():
+                await connection.execute(insert(78))
+                raise ZeroDivisionError
+        return 5
+
+    async with scheduler:
+        run = await scheduler.enqueue(bill)
+        assert await scheduler.result(run, timeout=20) == 5
+    assert {77, 78} & set(orders(postgres_url)) == {77}
+
+
+@pytest.mark.parametrize("level", ISOLATION_LEVELS)
+def test_attempt_that_lost_its_claim_leaves_nothing(postgres_url: str, level: str) -> None:
+    """On SQLite nobody can take it away while the transaction is open: see the contract."""
+    option = "-c default_transaction_isolation=" + level.replace(" ", "\\ ")
+    outlived = Outlived(f"{postgres_url}?options={quote(option)}")
+    refused: queue.Queue[Any] = queue.Queue()
+    outlived.scheduler.on("run.refused", refused.put)
+    outlived.scheduler.tasks._tasks.clear()
+
+    @outlived.scheduler.task(transactional=True)
+    def bill(run: Run, connection: psycopg.Connection) -> None:
+        if not outlived.begun.is_set():
+            [[shown]] = connection.execute("SHOW transaction_isolation").fetchall()
+            assert shown == level.lower()
+            connection.execute(insert(5))
+            outlived.begun.set()
+            assert outlived.go_on.wait(30)
+            outlived.ended.set()
+
+    outlived.execute(None)
+    assert (
+        refused.get(timeout=60)
+        .error.splitlines()[-1]
+        .startswith(("tenure.errors.Fenced", "psycopg.errors.SerializationFailure"))
+    )
+    assert 5 not in orders(postgres_url)
+
+
+def test_error_that_was_caught_has_ended_the_transaction(postgres_url: str) -> None:
+    scheduler = a_scheduler(postgres_url)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection) -> None:
+        connection.execute(insert(6))
+        with suppress(psycopg.Error):
+            connection.execute("SELECT 1 / 0")
+
+    with scheduler:
+        run = ended(scheduler, scheduler.enqueue(bill))
+    assert run.state == "failed"
+    assert "Put what may fail into `with connection.transaction():`" in (run.error or "")
+    assert 6 not in orders(postgres_url)
+
+
+def test_deferred_constraint_of_the_user_is_checked_with_the_users_path(postgres_url: str) -> None:
+    with eyes(postgres_url) as other:
+        other.execute(
+            "CREATE FUNCTION count_orders() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " IF (SELECT count(*) FROM orders WHERE id = 8) > 1 THEN RAISE 'twice'; END IF;"
+            " RETURN NULL; END $$;"
+            "CREATE CONSTRAINT TRIGGER once AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION count_orders()"
+        )
+    scheduler = a_scheduler(postgres_url)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection) -> None:
+        connection.execute(insert(8))
+
+    try:
+        with scheduler:
+            states = [ended(scheduler, scheduler.enqueue(bill)).state for _ in range(2)]
+    finally:
+        with eyes(postgres_url) as other:
+            other.execute("DROP FUNCTION count_orders CASCADE")
+    assert states == ["succeeded", "failed"]
+    assert orders(postgres_url).count(8) == 1
+
+
+def test_nothing_of_a_session_is_left_for_the_next_task(postgres_url: str) -> None:
+    scheduler = a_scheduler(postgres_url, lent_connections=1)
+
+    @scheduler.task(transactional=True)
+    def look(connection: psycopg.Connection) -> list[Any]:
+        found = connection.execute(
+            "SELECT pg_backend_pid(), current_setting('search_path'), to_regclass('pg_temp.mine'),"
+            " (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid ="
+            " pg_backend_pid()), (SELECT count(*) FROM pg_listening_channels()),"
+            " (SELECT count(*) FROM pg_prepared_statements WHERE name NOT LIKE 'tenure %'),"
+            " current_setting('my.own', true)"
+        ).fetchone()
+        return list(found or ())
+
+    def soil(connection: psycopg.Connection) -> None:
+        connection.execute("SET search_path = nowhere; SET my.own = 'left'; LISTEN gossip")
+        connection.execute("CREATE TEMP TABLE mine (x int)")
+        connection.execute("SELECT pg_advisory_lock(7)")
+        connection.execute("PREPARE that AS SELECT 1")
+        connection.row_factory = psycopg.rows.dict_row  # type: ignore[assignment]
+        connection.prepare_threshold = 0
+        connection.execute("SELECT 2")
+
+    @scheduler.task(transactional=True)
+    def leaves(connection: psycopg.Connection) -> None:
+        soil(connection)
+
+    @scheduler.task(transactional=True)
+    def leaves_and_fails(connection: psycopg.Connection) -> None:
+        soil(connection)
+        raise ZeroDivisionError
+
+    with scheduler:
+        clean = scheduler.result(scheduler.enqueue(look), 20)
+        assert clean[1:6] == ['"$user", public', None, 0, 0, 0]
+        for task in (leaves, leaves_and_fails):
+            ended(scheduler, scheduler.enqueue(task))
+            found = scheduler.result(scheduler.enqueue(look), 20)
+            assert found[:6] == clean[:6]  # on the same session
+            assert not found[6]
+
+
+def test_what_ends_a_transaction_is_planned_once_in_a_session(postgres_url: str) -> None:
+    scheduler = a_scheduler(postgres_url, lent_connections=1)
+
+    @scheduler.task(transactional=True)
+    def look(connection: psycopg.Connection) -> list[list[Any]]:
+        found = connection.execute(
+            "SELECT pg_backend_pid(), name, generic_plans, custom_plans FROM pg_prepared_statements"
+            " ORDER BY name"
+        )
+        return [list(row) for row in found.fetchall()]
+
+    with scheduler:
+        first, *others = [scheduler.result(scheduler.enqueue(look), 20) for _ in range(4)]
+    assert first == []
+    assert [len(found) for found in others] == [PREPARED] * 3
+    for times, found in enumerate(others, 1):
+        for (pid, name, generic, custom), earlier in zip(found, others[0], strict=True):
+            assert (pid, name, custom) == (*earlier[:2], 0)
+            assert generic == times
+
+
+def test_task_may_drop_all_prepared_statements(postgres_url: str) -> None:
+    """The driver does so by itself, after it has prepared some and a table is dropped."""
+    scheduler = a_scheduler(postgres_url, lent_connections=1)
+    refused: list[object] = []
+    scheduler.on("run.refused", refused.append)
+
+    @scheduler.task(transactional=True)
+    def bill(run: Run, connection: psycopg.Connection, number: int) -> int:
+        connection.execute(insert(number))
+        if number % 2:
+            connection.execute("DEALLOCATE ALL")
+        if number == 43:
+            connection.execute("PREPARE that AS SELECT 1")
+        [row] = connection.execute("SELECT pg_backend_pid()").fetchall()
+        return int(row[0])
+
+    with scheduler:
+        sessions = [
+            scheduler.result(scheduler.enqueue(bill, kwargs={"number": number}), 20)
+            for number in range(40, 48)
+        ]
+        states = {run.state for run in scheduler.runs(task=bill)}
+    assert states == {"succeeded"}
+    assert len(set(sessions)) == 1
+    assert refused == []
+    assert [number for number in orders(postgres_url) if 40 <= number < 48] == [*range(40, 48)]
+
+
+async def test_coroutine_may_drop_all_prepared_statements(postgres_url: str) -> None:
+    scheduler = AsyncScheduler(postgres_url, namespace=f"t{next(_numbers)}")
+
+    @scheduler.task(transactional=True)
+    async def bill(connection: psycopg.AsyncConnection, number: int) -> None:
+        await connection.execute(insert(number))
+        await connection.execute("DEALLOCATE ALL")
+
+    async with scheduler:
+        for number in range(80, 83):
+            run = await scheduler.enqueue(bill, kwargs={"number": number})
+            await scheduler.result(run, timeout=20)
+    assert [number for number in orders(postgres_url) if 80 <= number < 83] == [80, 81, 82]
+
+
+def of_tasks(url: str) -> int:
+    """Sessions that the server has for transactional tasks."""
+    with eyes(url) as other:
+        [row] = other.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name NOT LIKE 'tenure %' AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        ).fetchall()
+    return int(row[0])
+
+
+def test_connections_are_made_when_needed_and_closed_when_idle(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "REST", 0.2)
+    until(lambda: of_tasks(postgres_url) == 0, "those of other tests to end")
+    scheduler = a_scheduler(postgres_url, lent_connections=2)
+    most: list[int] = []
+    running = threading.Semaphore(0)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection) -> None:
+        running.release()
+        connection.execute("SELECT pg_sleep(0.05)")
+        with eyes(postgres_url) as other:
+            [row] = other.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure task'"
+            ).fetchall()
+        most.append(row[0])
+
+    with scheduler:
+        until(lambda: of_tasks(postgres_url) == 0, "the node's own to have their names")
+        assert not scheduler._runtime._execution.lender._idle  # type: ignore[union-attr]
+        runs = [scheduler.enqueue(bill) for _ in range(8)]
+        assert all(ended(scheduler, run).state == "succeeded" for run in runs)
+        assert 1 <= max(most) <= 2
+        until(lambda: of_tasks(postgres_url) == 0, "idle ones to be closed")
+
+
+@pytest.mark.parametrize("what", ["SELECT pg_sleep(20)", "idle"])
+def test_server_ends_what_takes_longer_than_the_timeout(postgres_url: str, what: str) -> None:
+    scheduler = a_scheduler(postgres_url)
+    go_on = threading.Event()
+    pids: queue.Queue[int] = queue.Queue()
+
+    @scheduler.task(transactional=True, timeout=0.5)
+    def bill(connection: psycopg.Connection) -> None:
+        pids.put(connection.info.backend_pid)
+        connection.execute(insert(9))
+        if what == "idle":
+            go_on.wait(20)
+        connection.execute("SELECT 1" if what == "idle" else what)
+
+    def has_ended(pid: int) -> bool:
+        with eyes(postgres_url) as other:
+            found = other.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,))
+            return found.fetchone() is None
+
+    with scheduler:
+        run = scheduler.enqueue(bill)
+        if what == "idle":
+            pid = pids.get(timeout=60)
+            until(lambda: has_ended(pid), "the end of its session")
+            go_on.set()
+        after = ended(scheduler, run)
+    assert after.state == "failed"
+    assert "longer than 0.5 s" in (after.error or "")
+    assert 9 not in orders(postgres_url)
+
+
+# -- SQLite has one writer ------------------------------------------------------------------------

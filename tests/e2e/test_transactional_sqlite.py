@@ -1,0 +1,202 @@
+"""Transactional tasks on SQLite: its one write lock, and transactions that end by themselves."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from tenure import ConfigError, Leases, Scheduler
+from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.lent import LentFile
+from tests.e2e.test_transactional import a_scheduler, ended, insert, orders
+from tests.e2e.test_transactional import own_file as own_file  # noqa: PLC0414 - a fixture
+
+
+def test_lend_that_fails_keeps_no_lock(own_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = a_scheduler(own_file)
+    start = threading.Thread.start
+    failed: list[str] = []
+
+    def fails_once(thread: threading.Thread) -> None:
+        if thread.name == "tenure-lent" and not failed:
+            failed.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    @scheduler.task(transactional=True, retries=1)
+    def bill(connection: sqlite3.Connection) -> None:
+        connection.execute(insert(1))
+
+    monkeypatch.setattr(threading.Thread, "start", fails_once)
+    with scheduler:
+        after = ended(scheduler, scheduler.enqueue(bill))
+    assert (after.state, after.attempt) == ("succeeded", 2)
+    assert failed
+    assert orders(own_file) == [1]
+
+
+ENDINGS = {
+    "or rollback": "INSERT OR ROLLBACK INTO once VALUES (1)",
+    "on conflict rollback": "INSERT INTO only VALUES (1)",
+    "commit": "COMMIT",
+    "end": "/* so */ END",
+    "rollback": "ROLLBACK",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_written_after_the_end_of_its_transaction(own_file: str, ending: str) -> None:
+    with sqlite3.connect(own_file.removeprefix("sqlite:///")) as setting:
+        setting.execute("CREATE TABLE once (id INTEGER PRIMARY KEY)")
+        setting.execute("CREATE TABLE only (id INTEGER UNIQUE ON CONFLICT ROLLBACK)")
+        setting.execute("INSERT INTO once VALUES (1)")
+        setting.execute("INSERT INTO only VALUES (1)")
+    setting.close()
+    scheduler = a_scheduler(own_file)
+
+    @scheduler.task(transactional=True, retries=1)
+    def bill(connection: sqlite3.Connection, catches: bool) -> None:
+        connection.execute("INSERT INTO orders VALUES (?)", (1,))
+        with suppress(sqlite3.Error):
+            connection.execute(ENDINGS[ending])
+        # The same statement once more: one that was prepared before.
+        for number in (2, 3):
+            try:
+                connection.cursor().execute("INSERT INTO orders VALUES (?)", (number,))
+            except sqlite3.Error:
+                if not catches:
+                    raise
+
+    with scheduler:
+        for catches in (True, False):
+            after = ended(scheduler, scheduler.enqueue(bill, kwargs={"catches": catches}))
+            assert (after.state, after.attempt) == ("failed", 2)
+            assert "TransactionLost: the task ended the transaction" in (after.error or "")
+    assert orders(own_file) == []
+
+
+REFUSED: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "script": lambda connection: connection.executescript(insert(2)),
+    "cursor's script": lambda connection: connection.cursor().executescript(insert(2)),
+    "isolation level": lambda connection: setattr(connection, "isolation_level", None),
+    "autocommit": lambda connection: setattr(connection, "autocommit", True),
+    "authorizer": lambda connection: connection.set_authorizer(None),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_would_end_it_is_refused(own_file: str, call: str) -> None:
+    scheduler = a_scheduler(own_file)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlite3.Connection) -> None:
+        connection.execute(insert(1))
+        with pytest.raises(ConfigError, match="lent to a transactional task"):
+            REFUSED[call](connection)
+
+    with scheduler:
+        after = ended(scheduler, scheduler.enqueue(bill))
+    assert (after.state, after.error) == ("succeeded", None)
+    assert orders(own_file) == [1]
+
+
+@pytest.mark.parametrize("by", ["a file", "an engine"])
+def test_change_beside_its_own_transaction_is_refused_at_once(own_file: str, by: str) -> None:
+    engine = sqlalchemy.create_engine(own_file)
+    scheduler = Scheduler(own_file if by == "a file" else engine)
+    another = Scheduler(own_file, namespace="another")
+    leases = Leases(own_file)
+
+    @scheduler.task
+    def later() -> None: ...
+
+    @another.task
+    def elsewhere() -> None: ...
+
+    calls: list[Callable[[], object]] = [
+        lambda: scheduler.enqueue(later),
+        lambda: scheduler.cancel(waiting),
+        lambda: scheduler.retry(waiting),
+        lambda: another.enqueue(elsewhere),
+        lambda: leases.acquire("job", ttl=5),
+        lambda: leases.hold("job", ttl=5).__enter__(),
+    ]
+
+    @scheduler.task(transactional=True)
+    def bill(connection: Any) -> None:
+        begun = time.monotonic()
+        for call in calls:
+            with pytest.raises(ConfigError, match="pass connection=connection"):
+                call()
+        assert time.monotonic() - begun < 0.5  # of its second
+        scheduler.enqueue(later, connection=connection)
+
+    with scheduler, leases:
+        waiting = scheduler.enqueue(later, delay=3600)
+        another.enqueue(elsewhere)
+        after = ended(scheduler, scheduler.enqueue(bill))
+        assert (after.state, after.error) == ("succeeded", None)
+        assert len(scheduler.runs(task=later)) == 2
+        another.enqueue(elsewhere)  # it is over
+    another.stop()
+    engine.dispose()
+
+
+KEPT: list[object] = []
+LEAVES: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "nothing": lambda connection: connection.execute(insert(1)),
+    "a look": lambda connection: connection.execute("PRAGMA table_info (orders)").fetchall(),
+    "a temporary table": lambda connection: connection.execute("CREATE TEMP TABLE mine (x)"),
+    "a temporary view": lambda connection: connection.execute("CREATE TEMP VIEW mine AS SELECT 1"),
+    "a pragma": lambda connection: connection.execute("PRAGMA recursive_triggers = ON"),
+    "another file": lambda connection: connection.execute("ATTACH ':memory:' AS other"),
+    "a function": lambda connection: connection.create_function("twice", 1, lambda x: 2 * x),
+    "a collation": lambda connection: connection.create_collation("odd", lambda a, b: 0),
+    "a trace": lambda connection: connection.set_trace_callback(lambda _: None),
+    "a limit": lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 99_999),
+    "a row factory": lambda connection: setattr(connection, "row_factory", sqlite3.Row),
+    "a text factory": lambda connection: setattr(connection, "text_factory", bytes),
+    "an attribute": lambda connection: setattr(connection, "mine", 1),
+    "a cursor": lambda connection: KEPT.append(connection.execute("SELECT 1")),
+    "the connection": KEPT.append,
+    "a weak reference": lambda connection: KEPT.append(weakref.ref(connection)),
+}
+
+
+@pytest.mark.parametrize("what", LEAVES)
+def test_connection_is_used_again_only_if_nobody_can_tell(own_file: str, what: str) -> None:
+    scheduler = a_scheduler(own_file)
+    KEPT.clear()
+
+    @scheduler.task(transactional=True)
+    def leaves(connection: sqlite3.Connection) -> None:
+        LEAVES[what](connection)
+
+    @scheduler.task(transactional=True)
+    def looks(connection: sqlite3.Connection) -> None:
+        connection.execute("SELECT 1").fetchall()
+
+    opened = 0
+
+    def counting(file: LentFile, create: bool) -> None:
+        nonlocal opened
+        opened += 1
+        Connection._open(file, create)
+
+    with pytest.MonkeyPatch.context() as patched, scheduler:
+        patched.setattr(LentFile, "_open", counting)
+        for task in (looks, leaves, looks):
+            assert ended(scheduler, scheduler.enqueue(task)).state == "succeeded"
+        assert opened == (1 if what in ("nothing", "a look") else 2)
+    for kept in KEPT:
+        if not isinstance(kept, weakref.ref):
+            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+                kept.execute("SELECT 1")  # type: ignore[attr-defined]

@@ -1,0 +1,52 @@
+"""What `import tenure` gives, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tenure
+from tenure.model.version import VERSION
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_name_is_there() -> None:
+    assert set(tenure.__all__) == set(tenure._WHERE)
+    assert tenure.__all__ == sorted(tenure.__all__)
+    assert set(tenure.__all__) <= set(dir(tenure))
+    for name, module in tenure._WHERE.items():
+        assert getattr(tenure, name) is getattr(import_module(module), name)
+
+
+def test_names_that_are_not_there_are_refused() -> None:
+    with pytest.raises(AttributeError, match="module 'tenure' has no attribute 'Shceduler'"):
+        _ = tenure.Shceduler
+
+
+def test_version_is_that_of_the_package() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert told["project"]["version"] == VERSION
+
+
+@pytest.mark.parametrize(
+    ("statement", "without"),
+    [
+        ("import tenure", {"asyncio", "tenure.errors"}),
+        ("from tenure import Leases", {"importlib.metadata", "tenure.scheduler.scheduler"}),
+        ("from tenure import Scheduler", {"importlib.metadata", "click", "sqlite3", "psycopg"}),
+        ("from tenure.cli import main", {"asyncio", "rich", "tenure.node", "tenure.triggers"}),
+        ("import tenure.cli.status", {"importlib.metadata", "tenure.node.node", "tenure.triggers"}),
+    ],
+)
+def test_nothing_is_imported_that_is_not_used(statement: str, without: set[str]) -> None:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert set(done.stdout.split()) & without == set()

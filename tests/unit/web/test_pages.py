@@ -1,0 +1,194 @@
+"""Every page, with a store that has something of everything, and with an empty one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from html import unescape
+
+import pytest
+from starlette.testclient import TestClient
+
+from tenure import AsyncScheduler
+from tenure.model import PENDING, Result, RunState
+from tenure.web import dashboard
+from tests.support.dashboard import NAME, crawled, fill, links
+
+PAGES = ["/", "/schedules", "/runs", "/forecast", "/leases", "/events"]
+
+
+@pytest.fixture
+def scheduler() -> Iterator[AsyncScheduler]:
+    made = AsyncScheduler("memory://")
+    asyncio.run(fill(made))
+    yield made
+    asyncio.run(made.stop())
+
+
+@pytest.fixture
+def client(scheduler: AsyncScheduler) -> Iterator[TestClient]:
+    app = dashboard(scheduler, allow_changes=True)
+    with TestClient(
+        app, "http://localhost", client=("127.0.0.1", 1), follow_redirects=False
+    ) as made:
+        yield made
+
+
+def proof(client: TestClient, page: str = "/bulk?action=run-now") -> str:
+    found = re.search(r'name="proof" value="([0-9a-f]+)"', client.get(page).text)
+    assert found
+    return found.group(1)
+
+
+def test_every_page_that_a_page_links_to_is_there(client: TestClient) -> None:
+    seen = crawled(client)
+    assert len([link for link in seen if link.startswith("/schedule?")]) == 3
+    assert {"/run/1", "/run/2", "/lease?name=tenure%2Fleader"} <= seen
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_of_an_empty_store_say_what_to_do(path: str) -> None:
+    app = dashboard(AsyncScheduler("memory://"))
+    with TestClient(app, "http://localhost", client=("127.0.0.1", 1)) as client:
+        answer = client.get(path)
+    assert answer.status_code == 200
+    assert 'class="empty"' in answer.text
+
+
+def test_reason_stands_at_the_top(client: TestClient) -> None:
+    failed = client.get("/run/1").text
+    assert failed.index('class="reason bad"') < failed.index("What happened")
+    assert "It waits. " in client.get("/run/2").text
+
+
+def test_what_an_open_page_fetches_is_its_content_alone(client: TestClient) -> None:
+    part = client.get("/runs", headers={"tenure-fragment": "1"}).text
+    assert "<html" not in part
+    assert 'id="list"' in part
+
+
+def test_search_is_in_the_address(client: TestClient) -> None:
+    assert "paused" not in client.get("/schedules?q=BROKEN").text.partition("<tbody>")[2]
+    assert "emits" not in client.get("/schedules?facet=paused").text.partition("<tbody>")[2]
+    assert "broken" in client.get("/schedules?facet=failing&tenant=acme").text
+    assert "No schedule matches" in client.get("/schedules?q=nothing%20like%20it").text
+
+
+def test_actions_change_the_store_and_say_who(
+    client: TestClient, scheduler: AsyncScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = {"proof": proof(client), "name": NAME, "then": "/schedules", "reason": "stocktaking"}
+    with caplog.at_level(logging.INFO, "tenure.web.audit"):
+        answer = client.post("/do/pause", data=sent)
+    assert answer.status_code == 303
+    assert f"Paused {NAME}." in unescape(client.get(answer.headers["location"]).text)
+    assert "Send money" not in client.get("/?said=Send%20money&mark=0").text
+    paused = asyncio.run(scheduler.get(NAME))
+    assert paused.reason == "paused: stocktaking (by local user from 127.0.0.1, dashboard)"
+    assert 'action=pause by="local user from 127.0.0.1"' in caplog.text
+
+    client.post("/do/resume", data=sent)
+    assert asyncio.run(scheduler.get(NAME)).active
+    for _ in range(2):
+        client.post("/do/run-now", data={**sent, "name": "paused", "key": "k"})
+    assert len(asyncio.run(scheduler.runs("paused"))) == 1
+    client.post("/do/retry", data={**sent, "run": "1"})
+    assert asyncio.run(scheduler.get_run(1)).state == "waiting"
+    client.post("/do/cancel", data={**sent, "run": "1"})
+    assert asyncio.run(scheduler.get_run(1)).state == "cancelled"
+    stale = client.post("/do/evict", data={**sent, "name": "tenure/leader", "term": "7"})
+    assert stale.status_code == 409
+    client.post("/do/evict", data={**sent, "name": "tenure/leader", "term": "1"})
+    assert "Nobody leads" in client.get("/").text
+
+
+def test_change_is_shown_before_it_is_made(client: TestClient, scheduler: AsyncScheduler) -> None:
+    shown = client.get("/preview/trigger", params={"trigger": "0 7 * * * tz=Europe/Berlin"}).text
+    assert shown.count("<li>") == 10
+    assert 'class="bad"' in client.get("/preview/trigger?trigger=whenever").text
+    sent = {"proof": proof(client), "then": "/", "name": NAME, "trigger": "every 10m"}
+    assert client.post("/do/change", data={**sent, "version": "99"}).status_code == 409
+    assert client.post("/do/change", data={**sent, "version": "1"}).status_code == 303
+    assert str(asyncio.run(scheduler.get(NAME)).trigger) == "every 10 minutes"
+
+    asked = {"name": "paused", "start": "2026-01-01T00:00", "end": "2026-01-03T00:00"}
+    before = client.get("/preview/backfill", params=asked).text
+    assert before.count("<li>") == 2, before
+    made = client.post("/do/backfill", data={**sent, **asked})
+    assert "Fired+2+occurrences" in made.headers["location"]
+    assert "Nothing in this stretch" in client.get("/preview/backfill", params=asked).text
+
+
+def test_result_that_is_not_known_yet_says_so(
+    client: TestClient, scheduler: AsyncScheduler
+) -> None:
+    """Between the commit of `run.complete` and the end of the function."""
+
+    async def end() -> int:
+        backend = await scheduler._runtime.backend()
+
+        async def work() -> int:
+            [run] = (await backend.runs.claim("node", ["task"], 1)).runs
+            done = Result(run.id, run.claim, "node", RunState.SUCCEEDED, value=PENDING)
+            await backend.runs.claim("node", [], 0, [done])
+            return run.id
+
+        return await scheduler._call(work())
+
+    shown = client.get(f"/run/{asyncio.run(end())}").text
+    assert "Not known yet" in shown
+    assert '<pre tabindex="0">?' not in shown
+
+
+def test_forms_that_are_not_ours_change_nothing(
+    client: TestClient, scheduler: AsyncScheduler
+) -> None:
+    for wrong in ({}, {"proof": "0" * 64}):
+        answer = client.post("/do/pause", data={"name": NAME, **wrong})
+        assert answer.status_code == 403
+    plain = client.post("/do/pause", content=b"x", headers={"content-type": "text/plain"})
+    assert plain.status_code == 415
+    assert asyncio.run(scheduler.get(NAME)).active
+
+
+def test_api_is_behind_the_same_guard(client: TestClient, scheduler: AsyncScheduler) -> None:
+    assert client.get("/api/status").json()["namespace"] == "default"
+    change, match = "/api/schedules/emits/pause", {"if-match": "*"}
+    foreign = client.post(change, headers={**match, "origin": "https://evil.example"})
+    assert (foreign.status_code, foreign.json()["code"]) == (403, "elsewhere")
+    # A browser tells where a request comes from, and has to show that it comes from a page of ours.
+    browser = {**match, "origin": "http://localhost", "sec-fetch-site": "same-origin"}
+    unproven = client.post(change, headers=browser)
+    assert (unproven.status_code, unproven.json()["code"]) == (403, "csrf")
+    assert asyncio.run(scheduler.get("emits")).active
+    ours = {**browser, "x-csrf-token": proof(client)}
+    assert client.post(change, headers=ours).status_code == 200
+    assert not asyncio.run(scheduler.get("emits")).active
+    assert client.post("/api/schedules/emits/resume", headers=match).status_code == 200
+
+
+def test_mounted_into_another_application_its_links_lead_there(scheduler: AsyncScheduler) -> None:
+    from fastapi import FastAPI
+
+    app = FastAPI()
+    app.mount("/tenure", dashboard(scheduler))
+    with TestClient(app, "http://localhost", client=("127.0.0.1", 1)) as client:
+        page = client.get("/tenure/")
+        assert page.status_code == 200
+        inside = {link for link in links(page.text) if not link.startswith("/static")}
+        assert inside
+        assert all(link.startswith("/tenure/") for link in inside)
+        for link in inside:
+            assert client.get(link).status_code == 200, link
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("0001-01-01", "9999-12-31"), ("0001-01-01T00:00Z", "2026-01-01")]
+)
+def test_backfill_from_the_edge_of_the_calendar_is_no_defect(
+    client: TestClient, start: str, end: str
+) -> None:
+    asked = {"name": NAME, "start": start, "end": end}
+    assert client.get("/preview/backfill", params=asked).status_code == 200
