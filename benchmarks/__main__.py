@@ -9,21 +9,34 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import (
     adding,
+    backlog,
+    cost,
+    crowd,
+    events,
+    executed,
     firing,
     handover,
     idle,
     lateness,
     locks,
     many,
+    memory,
+    observe,
     outage,
+    paths,
     processors,
     report,
+    restart,
+    startup,
+    steady,
     takeover,
+    transactional,
     weekend,
 )
 from benchmarks.figures import Figure, Run, Say
@@ -32,6 +45,7 @@ from tenure.errors import ConfigError
 
 BENCHMARKS: dict[str, Run] = {
     "takeover": takeover.run,
+    "restart": restart.run,
     "freeze": outage.freeze,
     "cut": outage.cut,
     "handover": handover.run,
@@ -42,6 +56,17 @@ BENCHMARKS: dict[str, Run] = {
     "many": many.run,
     "weekend": weekend.run,
     "adding": adding.run,
+    "backlog": backlog.run,
+    "cost": cost.run,
+    "crowd": crowd.run,
+    "executed": executed.run,
+    "transactional": transactional.run,
+    "events": events.run,
+    "observe": observe.run,
+    "memory": memory.run,
+    "steady": steady.run,
+    "paths": paths.run,
+    "startup": startup.run,
 }
 
 
@@ -86,7 +111,10 @@ def _measure(
             continue
         stretch = processors.Stretch()
         try:
-            figures[name] = BENCHMARKS[name](store, options.quick, say)
+            run = BENCHMARKS[name]
+            if run is steady.run:
+                run = partial(steady.run, minutes=options.minutes)
+            figures[name] = run(store, options.quick, say)
         except Exception:  # noqa: BLE001 - whatever it is, it is told
             say(f"FAILED\n{traceback.format_exc()}")
             broken.append(name)
@@ -106,12 +134,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measure Tenure on this machine. Progress goes to standard error, the tables"
-        " to standard output. All of it takes about a quarter of an hour for each store.",
+        " to standard output. All of it takes about half an hour for each store.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--store", choices=[*STORES, "all"], default="sqlite")
     parser.add_argument("--directory", type=Path, help="where files are put; a temporary folder")
     parser.add_argument("--quick", action="store_true", help="see that it works; no real figures")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="of the long stretch of `steady`; 0: none"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--update", type=Path, metavar="FILE", help="renew the tables in FILE")

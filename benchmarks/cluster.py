@@ -27,7 +27,7 @@ from tests.support.proxy import Proxy
 ROOT = Path(__file__).parent.parent
 _machines = itertools.count(1)
 PATIENCE = 60.0
-"""No wait here is longer: a cluster that does not do what it should is an error."""
+"""No wait is longer, unless asked for: a cluster that does not do what it should is an error."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Cluster:
     """Node processes of which none outlives the block.
 
     `apart`: each believes to be on a machine of its own. `lines`: each has a line of its own to the
-    server of the leases, which can be cut.
+    server of the leases, which can be cut. `group`: so many nodes in each process.
     """
 
     def __init__(
@@ -58,9 +58,15 @@ class Cluster:
         ttl: float | None = None,
         apart: bool = False,
         lines: bool = False,
+        group: int = 1,
+        retention: float | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self._place = Place(place) if isinstance(place, str) else place
-        self._ttl = ttl
+        given = {"ttl": ttl, "retention": retention}
+        self._settings = {name: value for name, value in given.items() if value is not None}
+        self._group = group
+        self._patience = patience
         self._apart = apart
         self._with_lines = lines
         self._lines: dict[int, Proxy] = {}
@@ -85,7 +91,13 @@ class Cluster:
     def complete(self) -> None:
         """Wait until all nodes take part."""
         for pid in list(self._nodes):
-            self.wait(lambda event, pid=pid: event.pid == pid and event.fact == "node.started")  # type: ignore[misc]
+            self.wait(self._all_of(pid))
+
+    def _all_of(self, pid: int) -> Callable[[Event], bool]:
+        started = itertools.count(1)
+        return lambda event: (
+            event.pid == pid and event.fact == "node.started" and next(started) == self._group
+        )
 
     def leader(self) -> Event:
         """Who took office last, and fires."""
@@ -138,7 +150,7 @@ class Cluster:
 
     def ended(self, pid: int) -> None:
         """Wait until it has, with all that it had to tell."""
-        self._nodes[pid].wait(timeout=PATIENCE)
+        self._nodes[pid].wait(timeout=self._patience)
         self._forget(pid)
 
     def stop(self) -> list[Event]:
@@ -152,7 +164,7 @@ class Cluster:
 
     def wait(self, wanted: Callable[[Event], bool]) -> Event:
         """The first such event, past or to come."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self._patience
         looked_at = 0
         with self._told:
             while True:
@@ -162,7 +174,9 @@ class Cluster:
                 looked_at = len(self._events)
                 if not self._told.wait(timeout=until - time.monotonic()):
                     last = [f"{e.pid} {e.fact}" for e in self._events[-5:]]
-                    raise TimeoutError(f"not told within {PATIENCE:g} s; the last events: {last}")
+                    raise TimeoutError(
+                        f"not told within {self._patience:g} s; the last events: {last}"
+                    )
 
     def _spawn(self) -> int:
         place, line = self._place, None
@@ -173,7 +187,8 @@ class Cluster:
         options = {
             "url": place.url,
             "leases": place.leases,
-            "ttl": self._ttl,
+            "settings": self._settings,
+            "nodes": self._group,
             "machine": f"machine {next(_machines)}" if self._apart else None,
         }
         node = subprocess.Popen(
@@ -205,7 +220,7 @@ class Cluster:
 
     def _forget(self, pid: int) -> None:
         node = self._nodes.pop(pid)
-        node.wait(timeout=PATIENCE)
+        node.wait(timeout=self._patience)
         self.wait(lambda event: event.pid == pid and event.fact == "output.ended")
         assert node.stdin is not None
         node.stdin.close()
@@ -250,7 +265,7 @@ def account(url: str, interval: float, begin: float = 0.0, end: float = math.inf
         store, result = backend(url), Account()
         await store.open(migrate=False)
         try:
-            for schedule in await store.schedules.all():
+            for schedule in list((await store.schedules.find()).values()):
                 rows = await store.schedules.occurrences(schedule.name, limit=1_000_000)
                 due = None
                 for row in sorted(rows, key=lambda row: row.nominal):

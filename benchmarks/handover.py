@@ -13,7 +13,7 @@ import time
 from benchmarks.cluster import Cluster, account, add_schedules
 from benchmarks.figures import Figure, Say
 from benchmarks.stores import Place, Store, lease_backend
-from tenure.node import LEADER
+from tenure.node.node import LEADER
 
 SCHEDULES, INTERVAL = 20, 0.5
 

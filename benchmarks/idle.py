@@ -13,7 +13,7 @@ from benchmarks.figures import Figure, Say
 from benchmarks.node import tasks, work
 from benchmarks.stores import Store, backend
 from tenure import Scheduler, every
-from tenure.node import LEADER
+from tenure.node.node import LEADER
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:

@@ -103,7 +103,7 @@ def commits(url: str, events: Sequence[Event]) -> list[tuple[float, float]]:
         place = backend(url)
         await place.open(migrate=False)
         try:
-            for schedule in await place.schedules.all():
+            for schedule in list((await place.schedules.find()).values()):
                 for line in await place.schedules.occurrences(schedule.name, limit=1_000_000):
                     if line.state is OccurrenceState.FIRED:
                         recorded.setdefault(line.recorded_at, []).append(line.nominal.timestamp())

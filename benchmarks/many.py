@@ -24,8 +24,8 @@ from benchmarks.figures import Figure, Say
 from benchmarks.stores import Store, backend
 from tenure import Scheduler, Settings, every, triggers
 from tenure.model import Change, Fence, Fired, Overlap, ScheduleSpec
-from tenure.planning import Plan
-from tenure.ticker import Ticker
+from tenure.node.ticker import Ticker
+from tenure.schedules.planning import Plan
 
 FEW, MANY, DUE = 1_000, 1_000_000, 100
 MOST_TIMES, MOST_MEGABYTES = 1.5, 50.0
@@ -117,25 +117,25 @@ class Watched(Ticker):
         finally:
             self._waited += time.perf_counter() - begun
 
-    def _tell(self, fence: Fence, late: float, planned: Plan, done: Fired) -> None:
+    def _tell(self, fence: Fence, late: float, planned: Plan, done: Fired, took: float) -> None:
         self._last = done.fired
-        super()._tell(fence, late, planned, done)
+        super()._tell(fence, late, planned, done, took)
 
 
 def lead(url: str, due: int, seconds: float) -> None:
     """Lead until there were so many ticks, and tell about them. Nobody executes the runs."""
-    import tenure.node
+    from tenure.node import node
 
     Watched.due = due
-    tenure.node.Ticker = Watched  # type: ignore[attr-defined]
+    node.Ticker = Watched  # type: ignore[attr-defined]
     with Scheduler(url, settings=Settings(concurrency=0)):
         until = time.monotonic() + seconds + PATIENCE
         while len(Watched.took) < seconds and time.monotonic() < until:
             time.sleep(0.1)
-    print(json.dumps({"ticks": Watched.took, "memory": _memory()}))
+    print(json.dumps({"ticks": Watched.took, "memory": most_memory()}))
 
 
-def _memory() -> int:
+def most_memory() -> int:
     """The most that this process has had, in bytes."""
     try:
         # Not by getrusage: on Linux a child begins there with what its parent has had.

@@ -5,6 +5,7 @@ Read from the kernel's counters. Where there are none, nothing is said.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,6 +40,26 @@ class Stretch:
         if whole <= 0:
             return None
         return Shares(1 - (spent[IDLE] + spent[WAITING]) / whole, spent[STOLEN] / whole)
+
+
+def family_seconds(pid: int) -> float:
+    """How long this process and its children have been on a processor, also those that ended and
+    were seen off by it. 0 where nobody tells."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    except OSError:
+        return 0.0
+    ended = sum(int(field) for field in fields[13:15]) / os.sysconf("SC_CLK_TCK")
+    return ended + sum(_on_processor(member) for member in (str(pid), *children))
+
+
+def _on_processor(pid: str) -> float:
+    """To the nanosecond: ticks of 10 ms would hide what hundreds of idle processes do."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
+    except OSError:  # ended meanwhile
+        return 0.0
 
 
 def busy_before(seconds: float) -> dict[str, str]:

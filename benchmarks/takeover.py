@@ -20,7 +20,7 @@ SCHEDULES, INTERVAL = 20, 0.5
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
-    kills = 1 if quick else 20
+    kills = 1 if quick else 100
     chance = random.Random(1)
     office: list[float] = []
     firing: list[float] = []

@@ -105,7 +105,7 @@ async def _fill(url: str, count: int) -> None:
     place = backend(url)
     await place.open()
     try:
-        now = await place.schedules.now()
+        now = await place.now()
         trigger = cron("* * * * *").anchored(now)
         due = trigger.next(now - AWAY)
         text = triggers.dump(trigger)

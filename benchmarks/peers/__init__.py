@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".peers"
@@ -21,7 +21,14 @@ PEERS = {
     "postgres": ("apscheduler3", "apscheduler4", "procrastinate", "pgqueuer"),
 }
 """By the store on which they are measured."""
+WORKERS: dict[str, tuple[str, ...]] = {"sqlite": (), "postgres": ("procrastinate", "pgqueuer")}
+"""Of these also the workers: a second module, which is given as many jobs that wait, and tells in
+how many seconds it has executed them."""
+STEADY: dict[str, tuple[str, ...]] = {"sqlite": (), "postgres": ("procrastinate", "pgqueuer")}
+"""Of these how they start schedules of every second: a third module."""
 PATIENCE = 300.0
+PROMISING = 0.5
+"""A peer that reached less than this part of the best is not asked again: it takes too long."""
 
 
 def python(peer: str, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -47,13 +54,48 @@ def version(peer: str) -> str:
     return " ".join(found)
 
 
+def promising(speeds: Mapping[str, Sequence[float]]) -> list[str]:
+    """Those who are asked in the next round, by what they have reached until now."""
+    best = max((max(each) for each in speeds.values() if each), default=0.0)
+    return [peer for peer, each in speeds.items() if max(each, default=best) >= PROMISING * best]
+
+
 def fire(interpreter: Path | str, peer: str, url: str, count: int) -> float:
     """How many schedules the peer fires a second, with so many due."""
-    options = json.dumps({"url": url, "due": count})
-    told = _call([str(interpreter), "-m", f"{__name__}.{peer}", options])
-    result: dict[str, Any] = json.loads(told.splitlines()[-1])
+    return _drive(interpreter, peer, url, count)
+
+
+def execute(interpreter: Path | str, peer: str, url: str, count: int) -> float:
+    """How many jobs the peer's worker executes a second, with so many waiting."""
+    return _drive(interpreter, f"{peer}_worker", url, count)
+
+
+class Started(NamedTuple):
+    """What a peer started in a stretch of time."""
+
+    share: float
+    """Of all that was due, in per cent."""
+    lates: list[float]
+    """Seconds; none if it does not tell what was due."""
+
+
+def steady(interpreter: Path | str, peer: str, url: str, rate: int, seconds: float) -> Started:
+    """So many schedules of every second, for so long."""
+    options = {"url": url, "due": rate, "seconds": seconds}
+    result = _tell(interpreter, f"{peer}_steady", options)
+    return Started(100 * result["started"] / (rate * seconds), result["lates"])
+
+
+def _drive(interpreter: Path | str, module: str, url: str, count: int) -> float:
+    result = _tell(interpreter, module, {"url": url, "due": count})
     assert result["fired"] == count, result
     return count / float(result["seconds"])
+
+
+def _tell(interpreter: Path | str, module: str, options: dict[str, object]) -> dict[str, Any]:
+    told = _call([str(interpreter), "-m", f"{__name__}.{module}", json.dumps(options)])
+    result: dict[str, Any] = json.loads(told.splitlines()[-1])
+    return result
 
 
 def _call(command: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -33,6 +34,9 @@ class Options(NamedTuple):
 
     url: str
     due: int
+    """How many at once, or in each second of a stretch."""
+    seconds: float = 0.0
+    """How long that stretch is."""
 
 
 def options() -> Options:
@@ -42,3 +46,15 @@ def options() -> Options:
 def tell(fired: int, begun: float) -> None:
     """The last word of a peer's program; `begun` is of time.perf_counter()."""
     print(json.dumps({"fired": fired, "seconds": time.perf_counter() - begun}))
+
+
+def stretch(seconds: float) -> tuple[float, float]:
+    """Whole seconds that count: after some in which it gets going."""
+    begin = int(time.time()) + 4.0
+    return begin, begin + seconds
+
+
+def tell_starts(starts: Sequence[tuple[float | None, float]]) -> None:
+    """The last word of a peer's program: when each was due, if it is known, and when it began."""
+    lates = [began - due for due, began in starts if due is not None]
+    print(json.dumps({"started": len(starts), "lates": lates}))

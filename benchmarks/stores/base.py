@@ -11,8 +11,8 @@ from typing import Self
 
 from tenure import Scheduler
 from tenure.backends.base import Backend, LeaseBackend
-from tenure.clock import SystemClock
-from tenure.stores import parse, parse_leases
+from tenure.backends.registry import parse, parse_leases
+from tenure.process.clock import SystemClock
 
 OWN_COLUMNS = ("name", "trigger", "lock", "next_nominal", "next_due")
 """What a copy of a schedule does not share with the original."""
@@ -39,6 +39,21 @@ class Place:
         return Place(url, self.leases and self.leases.replace(here, there), port)
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What a server has done since it began, as far as it tells; some of it seconds later."""
+
+    seconds: float
+    """Of the processors, by all its processes."""
+    transactions: int
+    logged: int
+    """Bytes of its log, since ever."""
+    connections: int
+    """Now, by others than the observer."""
+    updates: Mapping[str, tuple[int, int]]
+    """Of each table: updates, and those that touched no index (HOT)."""
+
+
 class Store:
     """One kind of store, on this machine. Its server, if it needs one, lives in the `with`."""
 
@@ -53,6 +68,8 @@ class Store:
     idle_standby: float | None = None
     """How many queries a second a standby may make. On a server each look for the leader's session
     is one, ten times a second: there it is shown and not judged."""
+    snapshots = False
+    """A transaction that stays open keeps what others delete and change in everybody's way."""
     skips: Mapping[str, str] = {}
     """The benchmarks that say nothing about this store, and why."""
 
@@ -84,9 +101,10 @@ class Store:
         on its own, if the store is."""
         raise NotImplementedError
 
-    def bare_firing(self, url: str, batch: int) -> int:
+    def bare_firing(self, url: str, batch: int, *, events: bool = False) -> int:
         """The least that a firing can be: the same rows, written by set-based statements alone,
-        `batch` in a transaction. Returns how many schedules were moved on."""
+        `batch` in a transaction; with `events`, those of schedules that emit. Returns how many
+        schedules were moved on."""
         raise NotImplementedError
 
     def multiply(self, url: str, plans: Sequence[tuple[str, datetime]], copies: int) -> None:
@@ -96,6 +114,22 @@ class Store:
 
     def tidy(self, url: str) -> None:
         """What the store does by itself some time after a lot was written."""
+
+    def roomy(self, connections: int) -> Store:
+        """Another one, whose server lets so many connect."""
+        raise NotImplementedError
+
+    def sizes(self, url: str) -> dict[str, int]:
+        """How many bytes it takes on disk, by what they are: tables with indexes, and the log."""
+        raise NotImplementedError
+
+    def usage(self, url: str) -> Usage | None:
+        """What its server has done for this place until now; None: there is no server."""
+        return None
+
+    def snapshot(self, url: str) -> AbstractContextManager[None]:
+        """Somebody else reads there, in a transaction that does not end meanwhile."""
+        raise NotImplementedError
 
     def queries(self, scheduler: Scheduler) -> int:
         """How many round trips this scheduler has made to its store."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import Self
 
 import psycopg
 
-from benchmarks.stores.base import OWN_COLUMNS, Place, Store, file_system
+from benchmarks.processors import family_seconds
+from benchmarks.stores.base import OWN_COLUMNS, Place, Store, Usage, file_system
 from tenure import Scheduler
 from tenure.backends.postgres import PostgresBackend
 from tests.support.servers import PostgresServer
@@ -25,13 +25,17 @@ class Postgres(Store):
     yardstick = "bare upsert + update"
     hint = "its session on the server is gone"
     apart = True
+    snapshots = True
+    skips: Mapping[str, str] = {"startup": "it is the same with every store"}
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, connections: int = 200) -> None:
         super().__init__(directory)
-        self._numbers = count(1)
+        self._connections = connections
 
     def __enter__(self) -> Self:
-        self._server = PostgresServer(directory=self.directory)
+        self._server = PostgresServer(
+            directory=self.directory, max_connections=str(self._connections)
+        )
         try:
             self._server.start()
         except BaseException:
@@ -55,10 +59,11 @@ class Postgres(Store):
 
     @contextmanager
     def place(self) -> Iterator[Place]:
-        name = f"bench_{next(self._numbers)}"
-        yield Place(self._server.create_database(name), port=self._server.port)
+        url = self._server.create_database("bench")
+        yield Place(url, port=self._server.port)
+        name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
         with psycopg.connect(self._server.url, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     @contextmanager
     def bare_pairs(self, place: Place) -> Iterator[Callable[[], None]]:
@@ -87,10 +92,11 @@ class Postgres(Store):
 
             yield pair
 
-    def bare_firing(self, url: str, batch: int) -> int:
+    def bare_firing(self, url: str, batch: int, *, events: bool = False) -> int:
+        statement = _BARE_FIRING.format(rows=_BARE_EVENTS if events else _BARE_RUNS)
         with psycopg.connect(url, autocommit=True) as connection:
             moved = 0
-            while count := connection.execute(_BARE_FIRING, {"batch": batch}).rowcount:
+            while count := connection.execute(statement.encode(), {"batch": batch}).rowcount:
                 moved += count
         return moved
 
@@ -125,17 +131,51 @@ class Postgres(Store):
             connection.execute("VACUUM ANALYZE")
             connection.execute("CHECKPOINT")
 
+    def roomy(self, connections: int) -> Store:
+        return Postgres(self.directory, connections)
+
+    def sizes(self, url: str) -> dict[str, int]:
+        with psycopg.connect(url) as connection:
+            [row] = connection.execute(_SIZES)
+        return {"tables": int(row[0]), "WAL": int(row[1])}
+
+    def usage(self, url: str) -> Usage:
+        assert self._server.process is not None
+        with psycopg.connect(url) as connection:
+            [row] = connection.execute(_USAGE)
+            tables = connection.execute(_UPDATES).fetchall()
+        transactions, logged, connections = map(int, row)
+        updates = {name: (int(all_of_them), int(hot)) for name, all_of_them, hot in tables}
+        seconds = family_seconds(self._server.process.pid)
+        return Usage(seconds, transactions, logged, connections, updates)
+
+    @contextmanager
+    def snapshot(self, url: str) -> Iterator[None]:
+        with psycopg.connect(url) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.execute("SELECT count(*) FROM pg_class")
+            yield
+
     def queries(self, scheduler: Scheduler) -> int:
-        store = scheduler._core._backend
+        store = scheduler._runtime._backend
         assert isinstance(store, PostgresBackend)
         return store.queries
 
 
-_BARE_FIRING = """
-WITH picked AS (
-    SELECT * FROM tenure.schedule
-    WHERE namespace = 'default' AND active AND next_due IS NOT NULL AND next_due <= now()
-    ORDER BY next_due LIMIT %(batch)s
+_SIZES = """
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0), (SELECT sum(size) FROM pg_ls_waldir())
+FROM pg_class WHERE relnamespace = 'tenure'::regnamespace AND relkind IN ('r', 'p')
+"""
+_USAGE = """
+SELECT d.xact_commit + d.xact_rollback, pg_current_wal_lsn() - '0/0',
+    (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = d.datname
+        AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid())
+FROM pg_stat_database d WHERE d.datname = current_database()
+"""
+_UPDATES = """
+SELECT relname, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'tenure'
+"""
+_BARE_RUNS = """\
 ), runs AS (
     INSERT INTO tenure.run (namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs,
         state, due, attempt, crashes, lock, priority, timeout, retries, on_crash, term, created_at)
@@ -145,10 +185,33 @@ WITH picked AS (
     RETURNING id, schedule_uid, nominal
 ), occurrences AS (
     INSERT INTO tenure.occurrence
-        (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
-    SELECT schedule_uid, 'planned', nominal::text, nominal, nominal, 'fired', now(), 1, id FROM runs
+        (namespace, schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
+    SELECT 'default', schedule_uid, 'planned', nominal::text, nominal, nominal, 'fired', now(), 1,
+        id
+    FROM runs
 )
-UPDATE tenure.schedule s
+"""
+_BARE_EVENTS = """\
+), events AS (
+    INSERT INTO tenure.event (namespace, id, topic, type, key, subject, time, data, headers,
+        recorded_at)
+    SELECT namespace, uid || '/planned/' || next_nominal, topic, event_type, event_key, name,
+        next_nominal, event_data, event_headers, now()
+    FROM picked
+), occurrences AS (
+    INSERT INTO tenure.occurrence
+        (namespace, schedule_uid, kind, key, nominal, last, state, recorded_at, term)
+    SELECT 'default', uid, 'planned', next_nominal::text, next_nominal, next_nominal, 'fired',
+        now(), 1
+    FROM picked
+)
+"""
+_BARE_FIRING = """
+WITH picked AS (
+    SELECT * FROM tenure.schedule
+    WHERE namespace = 'default' AND active AND next_due IS NOT NULL AND next_due <= now()
+    ORDER BY next_due LIMIT %(batch)s
+{rows}UPDATE tenure.schedule s
 SET next_nominal = s.next_nominal + interval '7 days', next_due = s.next_due + interval '7 days'
 FROM picked WHERE s.uid = picked.uid
 """

@@ -24,8 +24,13 @@ class Redis(Store):
     hint = "its connection to the server is gone"
     apart = True
     skips: Mapping[str, str] = dict.fromkeys(
-        ("lateness", "idle", "firing", "many", "weekend", "adding"), _LEASES_ONLY
-    )
+        (
+            *("lateness", "idle", "firing", "many", "weekend", "adding"),
+            *("crowd", "backlog", "steady", "executed", "cost", "transactional", "memory"),
+            *("events", "observe"),
+        ),
+        _LEASES_ONLY,
+    ) | {"startup": "it is the same with every store"}
 
     def facts(self) -> dict[str, str]:
         with self.place() as place, redis.Redis(port=place.port or 0) as client:

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.stores.base import OWN_COLUMNS, Place, Store, file_system
 from tenure import Scheduler
 from tenure.backends.sqlite import SQLiteBackend
-from tenure.clock import to_micros
+from tenure.process.clock import to_micros
 
 
 class SQLite(Store):
@@ -22,7 +22,11 @@ class SQLite(Store):
     name = "sqlite"
     yardstick = "bare upsert + update"
     idle_standby: float | None = 3.0
-    skips: Mapping[str, str] = {"cut": "there is no network to a file"}
+    skips: Mapping[str, str] = {
+        "cut": "there is no network to a file",
+        "crowd": "there is no server to a file",
+        "cost": "there is no server to a file",
+    }
 
     def facts(self) -> dict[str, str]:
         folder = self.directory or Path(tempfile.gettempdir())
@@ -59,7 +63,8 @@ class SQLite(Store):
 
             yield pair
 
-    def bare_firing(self, url: str, batch: int) -> int:
+    def bare_firing(self, url: str, batch: int, *, events: bool = False) -> int:
+        statements = (*_PICK, *(_BARE_EVENTS if events else _BARE_RUNS), _MOVE_ON)
         with closing(_connect(url)) as connection:
             connection.execute(
                 "CREATE TEMP TABLE picked (n INTEGER PRIMARY KEY, uid INTEGER, nominal INTEGER)"
@@ -71,7 +76,7 @@ class SQLite(Store):
                     "SELECT coalesce(max(id), 0) FROM tenure_run"
                 ).fetchone()
                 values = {"now": int(time.time() * 1_000_000), "batch": batch, "base": base}
-                counts = [connection.execute(sql, values).rowcount for sql in _BARE_FIRING]
+                counts = [connection.execute(sql, values).rowcount for sql in statements]
                 connection.execute("COMMIT")
                 if counts[-1] == 0:
                     return moved
@@ -106,8 +111,13 @@ class SQLite(Store):
         with closing(_connect(url)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
+    def sizes(self, url: str) -> dict[str, int]:
+        path = Path(url.removeprefix("sqlite:///"))
+        log = path.with_name(f"{path.name}-wal")
+        return {"tables": path.stat().st_size, "WAL": log.stat().st_size if log.exists() else 0}
+
     def queries(self, scheduler: Scheduler) -> int:
-        store = scheduler._core._backend
+        store = scheduler._runtime._backend
         assert isinstance(store, SQLiteBackend)
         return store.queries
 
@@ -134,11 +144,13 @@ def _connect(url: str) -> sqlite3.Connection:
     return connection
 
 
-_BARE_FIRING = (
+_PICK = (
     "DELETE FROM picked",
     """INSERT INTO picked (uid, nominal) SELECT uid, next_nominal FROM tenure_schedule
        WHERE namespace = 'default' AND active = 1 AND next_due IS NOT NULL AND next_due <= :now
        ORDER BY next_due LIMIT :batch""",
+)
+_BARE_RUNS = (
     """INSERT INTO tenure_run (id, namespace, schedule, schedule_uid, kind, key, nominal, task,
            kwargs, state, due, attempt, crashes, lock, priority, timeout, retries, on_crash, term,
            created_at)
@@ -148,7 +160,17 @@ _BARE_FIRING = (
     """INSERT INTO tenure_occurrence
            (schedule_uid, kind, key, nominal, last, state, recorded_at, term, run_id)
        SELECT uid, 'planned', nominal, nominal, nominal, 'fired', :now, 1, :base + n FROM picked""",
-    """UPDATE tenure_schedule
-       SET next_nominal = next_nominal + 604800000000, next_due = next_due + 604800000000
-       WHERE uid IN (SELECT uid FROM picked)""",
 )
+_BARE_EVENTS = (
+    """INSERT INTO tenure_event
+           (namespace, id, topic, type, key, subject, time, data, headers, recorded_at)
+       SELECT namespace, uid || '/planned/' || nominal, topic, event_type, event_key, name,
+           nominal, event_data, event_headers, :now
+       FROM picked JOIN tenure_schedule USING (uid)""",
+    """INSERT INTO tenure_occurrence
+           (schedule_uid, kind, key, nominal, last, state, recorded_at, term)
+       SELECT uid, 'planned', nominal, nominal, nominal, 'fired', :now, 1 FROM picked""",
+)
+_MOVE_ON = """UPDATE tenure_schedule
+    SET next_nominal = next_nominal + 604800000000, next_due = next_due + 604800000000
+    WHERE uid IN (SELECT uid FROM picked)"""
