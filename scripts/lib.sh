@@ -79,12 +79,14 @@ install() {
   # Without build isolation the build tools are pinned too, and later builds need no index.
   quiet_pip install --constraint constraints.txt hatchling editables
   if [ "$level" = runtime ]; then
-    quiet_pip install --no-build-isolation --constraint constraints.txt --editable .
+    quiet_pip install --no-build-isolation --constraint constraints.txt --editable '.[web]'
   else
     quiet_pip install --no-build-isolation --constraint constraints.txt --editable '.[dev]'
-    # The runtime packages as wheels: scripts/test fills an empty environment from them, offline.
+    # As wheels, from which tests fill empty environments, offline: the runtime packages, and what a
+    # backend author needs for the contract.
     rm -rf "$VENV/wheels"
-    quiet_pip wheel --no-build-isolation --constraint constraints.txt --wheel-dir "$VENV/wheels" .
+    quiet_pip wheel --no-build-isolation --constraint constraints.txt --wheel-dir "$VENV/wheels" . \
+      hypothesis pytest pytest-asyncio
     rm -f "$VENV"/wheels/tenure-*.whl
     fingerprint >"$VENV/.installed-dev"
   fi
