@@ -3,7 +3,7 @@
     python examples/single_instance.py             in one terminal
     python examples/single_instance.py             in another: it says who is in the way, and ends
     python examples/single_instance.py skip        it goes on without
-    python examples/single_instance.py standby     it waits; kill the first one and watch
+    python examples/single_instance.py wait        it waits; kill the first one and watch
 
 The guard is a lease in tenure.db, or in the database that $TENURE_URL names.
 """
@@ -15,12 +15,12 @@ import time
 from tenure import LeaseHeld, single_instance
 
 
-def main(when_held: str) -> int:
-    if when_held not in ("fail", "skip", "standby"):
-        print("usage: single_instance.py [fail|skip|standby]")
+def main(on_held: str) -> int:
+    if on_held not in ("raise", "skip", "wait"):
+        print("usage: single_instance.py [raise|skip|wait]")
         return 2
     try:
-        with single_instance(name="importer", when_held=when_held, ttl=5) as guard:  # type: ignore[arg-type]
+        with single_instance(name="importer", on_held=on_held, ttl=5) as guard:  # type: ignore[arg-type]
             if guard.lease is None:
                 print(f"process {guard.holder and guard.holder.pid} is active; going on without")
                 return 0
@@ -36,6 +36,6 @@ def main(when_held: str) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "fail"))
+        sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "raise"))
     except KeyboardInterrupt:
         print("stopped; the guard is free")
