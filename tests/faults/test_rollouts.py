@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,12 @@ class Deployment:
 
     def told(self, fact: str, who: str, schedule: str, after: float = 0.0) -> float:
         return self.journal.fact(fact, who, after, schedule=schedule, app="shop").at
+
+    def let_miss(self, name: str) -> None:
+        """Let one of its times pass while it stands still: a node starts faster than it recurs."""
+        planned = self.the(name).next_nominal
+        assert planned is not None
+        until(lambda: datetime.now(UTC) > planned, f"{name} to have missed something")
 
     def missed(self, name: str) -> set[str]:
         """The reasons for what was missed of it."""
@@ -155,6 +162,7 @@ def test_rollout_restart_in_the_middle_orphan_and_rollback(
     [line] = [line for line in listed if line.startswith("report")]
     assert "orphaned: no live node of app 'shop' declares it" in line
 
+    d.let_miss("report")
     d.start("back", OLD)
     revived = d.told("schedule.revived", "back", "report", after=orphaned)
     d.works("report", "back", after=revived)
