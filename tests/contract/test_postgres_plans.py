@@ -43,6 +43,7 @@ async def test_postgresql_fires_and_finishes_by_key(postgres: PostgresServer, ro
         firing = Firing(1, 1, NOW, (Planned(NOW, NOW),), None, NOW, NOW)
         values = backend.office.of(Fence("leader", 1, "ann")) | _columns([firing] * 200)
         values |= {"at": NOW, "overlap": OVERLAP, "channel": "x", "topic": "x", "nobody": None}
+        values["trace"] = None
         for name in ("fire", "fire_late"):
             fire = await scans(schedules._database, schedules._sql[name], values)
             assert fire == {

@@ -63,6 +63,23 @@ class Facts:
                 except Exception:  # such as of a thread that cannot be started
                     _logger.exception("nobody could be told %s", fact)
 
+    def later(self, job: Callable[[], None]) -> None:
+        """Have this done where listeners are called, after them: it may block or raise."""
+        if self._defer is None:
+            _do(job)
+            return
+        try:
+            self._defer(lambda: _do(job))
+        except Exception:  # as above
+            _logger.exception("%s could not be done", job)
+
+
+def _do(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except Exception:
+        _logger.exception("%s failed", job)
+
 
 def _deliver(listener: Listener, fact: Fact) -> None:
     try:

@@ -78,7 +78,7 @@ class RunRecord:
     """What its task returned, as JSON. None if that is None; nothing, "", if it was not kept: then
     `error` says why, unless the task does not want it. `PENDING` if it has not returned yet."""
     traceparent: str | None = None
-    """The trace in which it was enqueued, as W3C Trace Context writes it."""
+    """The trace in which it was enqueued or fired, as W3C Trace Context writes it."""
 
     @property
     def kwargs(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Spans for OpenTelemetry: of runs while they are executed, of ticks and relays when they are over.
+"""Spans for OpenTelemetry: of ticks (tick_spans.py), of runs while they are executed, and of relays
+when they are over.
 
-A task runs inside the span of its run, so its own spans are below it, and the events that it emits
-carry it to their consumers. A run that was enqueued continues the trace that did it. A relay's span
-links to the spans in which its events were made.
+A run continues the trace of the tick that fired it, or of the code that enqueued it. A task runs
+inside the span of its run, so its own spans are below it, and the events that it emits carry it to
+their consumers. A relay's span links to the spans in which its events were made.
 
 Only the API is used: without a tracer provider of the application's, nothing is recorded. The
 semantic conventions for timers and messages are still in development, so their names are literal.
@@ -10,6 +11,7 @@ semantic conventions for timers and messages are still in development, so their 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.backends.base import LeaseBackend, Stores
 from tenure.errors import ConfigError
-from tenure.facts import EventsRelayed, Fact, Ticked
+from tenure.facts import EventsRelayed, Fact
 from tenure.model.version import VERSION
 from tenure.node.node import Node
+from tenure.observe.tick_spans import TickSpans
 from tenure.observe.watch import attached
 from tenure.process.clock import to_micros
 from tenure.scheduler.base import BaseScheduler
@@ -32,7 +35,7 @@ from tenure.triggers import Cron
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, SpanContext, Tracer
+    from opentelemetry.trace import Link, SpanContext, Tracer
 
 MOST_LINKS = 128
 """What the SDK keeps of a span, unless told otherwise."""
@@ -41,6 +44,7 @@ MISSING = (
     " 'tenure[traces]'."
 )
 Attributes = dict[str, str | int | float]
+_logger = logging.getLogger("tenure.observe")
 
 
 class Traces:
@@ -49,15 +53,16 @@ class Traces:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._subject: Subject | None = None
+        self._ticks: TickSpans | None = None
 
     def starting(self, subject: Subject) -> None:
         self._subject = subject
+        self._ticks = TickSpans(subject.around, _tracer)
         # Told on the thread for listeners: an exporter may block.
-        subject.around.facts.on(Ticked.name, self._ticked)
         subject.around.facts.on(EventsRelayed.name, self._relayed)
 
     def stores(self, stores: Stores) -> Stores:
-        return stores
+        return stores if self._ticks is None else self._ticks.between(stores)
 
     def joined(self, node: Node, backends: Sequence[LeaseBackend]) -> None:
         pass
@@ -69,9 +74,9 @@ class Traces:
         pass
 
     @contextmanager
-    def run(self, run: Run) -> Iterator[Span]:
+    def run(self, run: Run) -> Iterator[None]:
         """The span of a run, around the task."""
-        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace import SpanKind, use_span
 
         attributes: Attributes = {
             "faas.trigger": "other" if run.schedule is None else "timer",
@@ -84,31 +89,25 @@ class Traces:
         if run.schedule is not None:
             attributes |= {"tenure.schedule": run.schedule, "tenure.term": run.term}
             attributes |= self._cron(run)
-        with _tracer().start_as_current_span(
-            f"tenure.run {run.task}",
-            context=_continued(run.traceparent),
-            kind=SpanKind.CONSUMER,
-            attributes=attributes,
-        ) as span:
-            yield span
+        try:
+            span = _tracer().start_span(
+                f"tenure.run {run.task}",
+                context=_continued(run.traceparent),
+                kind=SpanKind.CONSUMER,
+                attributes=attributes,
+            )
+        except Exception:  # say a user's sampler: no reason not to execute it
+            _logger.exception("the run %s cannot be traced", run.id)
+            yield
+            return
+        with use_span(span, end_on_exit=True):
+            yield
 
     def _cron(self, run: Run) -> Attributes:
         """Of a schedule that the code declares: the run itself does not say."""
         declared = run.schedule == run.task and run.task in self._tasks
         trigger = self._tasks[run.task].trigger if declared else None
         return {"faas.cron": trigger.expression} if isinstance(trigger, Cron) else {}
-
-    def _ticked(self, fact: Fact) -> None:
-        if isinstance(fact, Ticked) and (fact.fired or fact.skipped or fact.missed):
-            attributes: Attributes = {
-                "faas.trigger": "timer",
-                "tenure.term": fact.term,
-                "tenure.fired": fact.fired,
-                "tenure.skipped": fact.skipped,
-                "tenure.missed": fact.missed,
-                "tenure.late": fact.late,
-            }
-            self._past("tenure.tick", fact.took, attributes)
 
     def _relayed(self, fact: Fact) -> None:
         if isinstance(fact, EventsRelayed):
@@ -166,8 +165,8 @@ def _link(traceparent: str) -> Link | None:
 
 
 def _continued(traceparent: str | None) -> Context | None:
-    """What the span of a run is in: the trace that enqueued it, or none, not even what this thread
-    is in by accident."""
+    """What the span of a run is in: the trace in which it was fired or enqueued, or none, not even
+    what this thread is in by accident."""
     from opentelemetry.context import Context
     from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 

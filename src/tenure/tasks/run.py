@@ -50,7 +50,7 @@ class Run:
     claim: int = 0
     """The number of the claim under which it is executed."""
     traceparent: str | None = field(default=None, repr=False, compare=False)
-    """Of a run that was enqueued: the trace in which it was."""
+    """The trace in which it was enqueued or fired."""
     claims: Claims | None = field(default=None, repr=False, compare=False)
     completed: bool = field(default=False, repr=False, compare=False)
     """Was `complete` called?"""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 
 def traceparent() -> str | None:
@@ -11,9 +15,11 @@ def traceparent() -> str | None:
     Nothing is imported for it: code that is in a span has imported OpenTelemetry itself.
     """
     api = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return None
-    span = api.get_current_span().get_span_context()
+    return None if api is None else written(api.get_current_span().get_span_context())
+
+
+def written(span: SpanContext) -> str | None:
+    """The same for a span; None if it is none, as without a tracer provider."""
     if not span.is_valid:
         return None
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags & 0xFF:02x}"

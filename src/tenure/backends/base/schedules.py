@@ -84,6 +84,7 @@ class ScheduleStore(Protocol):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         """Fire all of these in one transaction. With `at`, prepare everything and wait, at most
         `LONGEST_WAIT`, until the store's clock reaches that time.
@@ -112,6 +113,8 @@ class ScheduleStore(Protocol):
           or, with `until`, put off until then, if it also has the nominal time `expected`. A
           schedule that was never planned keeps the time at which it was first due
           (`DueSchedule.begins`): its plan begins there.
+        - `traceparent` is the trace that this is in, as W3C Trace Context writes it. The runs and
+          events that it makes carry it.
         """
         ...
 

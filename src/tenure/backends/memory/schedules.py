@@ -132,6 +132,7 @@ class MemorySchedules:
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         t = self._tables
         if at is not None and (left := (at - t.clock.now()).total_seconds()) > 0:
@@ -155,7 +156,15 @@ class MemorySchedules:
             for nominal, due in firing.occurrences:
                 if (firing.uid, Kind.PLANNED, nominal.isoformat()) in t.occurrences:
                     continue
-                t.occur(schedule, Kind.PLANNED, nominal, due, fence.term, skips=skips)
+                t.occur(
+                    schedule,
+                    Kind.PLANNED,
+                    nominal,
+                    due,
+                    fence.term,
+                    skips=skips,
+                    traceparent=traceparent,
+                )
                 if skips:
                     skipped.append(schedule.name)
                 else:

@@ -145,13 +145,14 @@ class MemoryTables:
         key: str | None = None,
         *,
         skips: bool,
+        traceparent: str | None = None,
     ) -> Occurrence:
         """Fire or skip one occurrence."""
         now, spec = self.clock.now(), schedule.spec
         run_id = None
         if spec.event is not None:
             identity = occurrence_event(schedule.uid, kind, key or to_micros(nominal))
-            self.log([NewEvent(identity, spec.event, spec.name, nominal)])
+            self.log([NewEvent(identity, spec.event, spec.name, nominal, traceparent)])
         elif not skips:
             self.last_run += 1
             run_id = self.last_run
@@ -180,6 +181,7 @@ class MemoryTables:
                 finished_at=None,
                 error=None,
                 tenant=spec.tenant,
+                traceparent=traceparent,
             )
         occurrence = Occurrence(
             schedule=spec.name,

@@ -169,12 +169,13 @@ class PostgresSchedules:
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         values = self._office.of(fence)
         statements: list[Statement] = []
         for name, topic, some in self._by_target(firings):
             planned = {**_columns(some), "at": at, "overlap": OVERLAP, **self._wake(topic)}
-            planned["nobody"] = self._nobody
+            planned |= {"nobody": self._nobody, "trace": traceparent}
             late = any(firing.missed is not None for firing in some)
             statement = self._sql[f"{name}_late" if late else name]
             statements.append((statement, {**values, **planned}))

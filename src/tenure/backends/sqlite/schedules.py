@@ -138,6 +138,7 @@ class SQLiteSchedules:
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         plain, others = rows(firings)
         emits = any(firing.target == "event" for firing in firings)
@@ -171,6 +172,7 @@ class SQLiteSchedules:
                 return Fired()
             (base,) = c.execute(_sql["last_run"]).fetchone()
             values = self._named(now=now, term=fence.term, base=base, overlap=OVERLAP)
+            values["traceparent"] = traceparent
             events = ("insert_events",) if emits else ()
             for statement in (
                 "judge_firings",

@@ -39,13 +39,15 @@ class EmittingContract:
         [due] = (await harness.schedules.due(5)).schedules
         assert due.target == "event"
         later = nominal + timedelta(seconds=60)
-        done = await harness.schedules.fire(fence, [firing(due, next_nominal=later)])
-        assert done == Fired(fired=1)
+        trace = f"00-{7:032x}-{9:016x}-01"
+        plan = [firing(due, next_nominal=later)]
+        assert await harness.schedules.fire(fence, plan, traceparent=trace) == Fired(fired=1)
         await harness.sequenced(fence)
         [made] = await harness.events.read("ledger")
         assert made.id == occurrence_event(schedule.uid, Kind.PLANNED, to_micros(nominal))
         assert (made.type, made.data, made.key) == ("MonthEnded", '{"month":1}', "books")
         assert (made.headers, made.subject, made.time) == ({"x": "y"}, "a", nominal)
+        assert made.traceparent == trace
         [line] = await harness.schedules.occurrences("a")
         assert (line.state, line.nominal, line.run_id) == (OccurrenceState.FIRED, nominal, None)
         assert await harness.runs.find() == []

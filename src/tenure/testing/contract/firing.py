@@ -18,6 +18,7 @@ from tenure.model import (
     Missed,
     OccurrenceState,
     Overlap,
+    Planned,
     Result,
     RunState,
 )
@@ -60,6 +61,21 @@ class FiringContract:
         assert (run.state, run.attempt, run.crashes) == (RunState.WAITING, 0, 0)
         assert (run.priority, run.timeout, run.retries, run.term) == (2, 9.5, 3, 4)
         assert (run.node, run.claimed_at, run.finished_at) == (None, None, None)
+
+    async def test_run_carries_the_trace_that_it_was_fired_in(self, harness: Harness) -> None:
+        fence, plain = await harness.in_office(), await harness.add("a")
+        caught_up, untraced = await harness.add("b"), await harness.add("c")
+        assert caught_up.next_nominal is not None
+        first = caught_up.next_nominal - timedelta(seconds=60)
+        both = tuple(Planned(time, time) for time in (first, caught_up.next_nominal))
+        missed = Missed(first - timedelta(seconds=90), first - timedelta(seconds=80), "why")
+        late = firing(caught_up, missed=missed)._replace(occurrences=both)
+        trace = f"00-{7:032x}-{9:016x}-01"
+        done = await harness.schedules.fire(fence, [firing(plain), late], traceparent=trace)
+        assert done == Fired(fired=3, missed=1)
+        assert await harness.schedules.fire(fence, [firing(untraced)]) == Fired(fired=1)
+        traces = {(run.schedule, run.traceparent) for run in await harness.runs.find()}
+        assert traces == {("a", trace), ("b", trace), ("c", None)}
 
     async def test_same_nominal_fires_once(self, harness: Harness) -> None:
         """The same plan again, as after a lost reply, is stale."""

@@ -228,9 +228,9 @@ WITH office AS (
         %(nominals)s::timestamptz[], %(dues)s::timestamptz[], %(missed_first)s::timestamptz[],
         %(missed_last)s::timestamptz[], %(missed_reason)s::text[], %(next_nominals)s::timestamptz[],
         %(next_dues)s::timestamptz[], %(anchored)s::text[], %(rows)s::integer[]
-    ) WITH ORDINALITY AS p (uid, version, expected, nominal, due, missed_first, missed_last,
+    ) WITH ORDINALITY p (uid, version, expected, nominal, due, missed_first, missed_last,
             missed_reason, following, following_due, anchored, rows, n)
-    WHERE EXISTS (SELECT 1 FROM office WHERE term = %(term)s AND holder = %(holder)s)
+    WHERE EXISTS (SELECT FROM office WHERE term = %(term)s AND holder = %(holder)s)
 ), reached AS (
     SELECT p.*, {key_of_planned} AS key, s.name, s.task, s.kwargs, s.overlap, s.lock,
         s.priority, s.timeout, s.retries, s.on_crash, s.tenant,
@@ -284,16 +284,17 @@ WITH office AS (
 ), runs AS (
     INSERT INTO {schema}.run (
         id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due,
-        attempt, crashes, lock, priority, timeout, retries, on_crash, term, created_at, ready, tenant
+        attempt, crashes, lock, priority, timeout, retries, on_crash, term, created_at, ready,
+        traceparent, tenant
     )
     SELECT l.run_id, %(namespace)s, l.name, l.uid, 'planned', l.key, l.nominal, l.task, l.kwargs,
         'waiting', l.due, 0, 0, CASE l.overlap WHEN 'allow' THEN NULL ELSE l.lock END,
         l.priority, l.timeout, l.retries, l.on_crash, %(term)s, l.moment, l.ready,
-        coalesce(nullif(l.tenant, ''), %(nobody)s, (
+        %(trace)s, coalesce(nullif(l.tenant, ''), %(nobody)s, (
             SELECT '' FROM {schema}.run
             WHERE namespace = %(namespace)s AND state = 'waiting' AND ready AND tenant IS NOT NULL
             LIMIT 1))
-    FROM given l WHERE l.outcome = 'fired'
+    FROM given l WHERE outcome = 'fired'
 ), kept AS (
     INSERT INTO {schema}.occurrence
         (namespace, schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term, run_id)
@@ -305,7 +306,7 @@ SELECT count(run_id) AS fired,
     count(DISTINCT uid) AS landed,
     count(missed_first) AS missed,
     coalesce(array_agg(name) FILTER (WHERE outcome = 'skipped'), '{{}}') AS skipped,
-    (SELECT term FROM office) AS term, (SELECT holder FROM office) AS holder,
+    (SELECT term FROM office), (SELECT holder FROM office),
     pg_notify(%(channel)s, %(topic)s)
 FROM given;
 
@@ -319,9 +320,9 @@ WITH office AS (
         %(nominals)s::timestamptz[], %(dues)s::timestamptz[], %(missed_first)s::timestamptz[],
         %(missed_last)s::timestamptz[], %(missed_reason)s::text[], %(next_nominals)s::timestamptz[],
         %(next_dues)s::timestamptz[], %(anchored)s::text[], %(rows)s::integer[]
-    ) WITH ORDINALITY AS p (uid, version, expected, nominal, due, missed_first, missed_last,
+    ) WITH ORDINALITY p (uid, version, expected, nominal, due, missed_first, missed_last,
             missed_reason, following, following_due, anchored, rows, n)
-    WHERE EXISTS (SELECT 1 FROM office WHERE term = %(term)s AND holder = %(holder)s)
+    WHERE EXISTS (SELECT FROM office WHERE term = %(term)s AND holder = %(holder)s)
 ), reached AS (
     SELECT p.*, {key_of_planned} AS key, s.name, s.topic, s.event_type, s.event_data, s.event_key,
         s.event_headers
@@ -352,9 +353,9 @@ WITH office AS (
     FROM landed l WHERE s.uid = l.uid
 ), events AS (
     INSERT INTO {schema}.event
-        (namespace, id, topic, type, key, subject, time, data, headers, recorded_at)
+        (namespace, id, topic, type, key, subject, time, data, headers, traceparent, recorded_at)
     SELECT %(namespace)s, l.uid || '/planned/' || l.key, l.topic, l.event_type, l.event_key, l.name,
-        l.nominal, l.event_data, l.event_headers, l.moment
+        l.nominal, l.event_data, l.event_headers, %(trace)s, l.moment
     FROM settled l WHERE l.outcome = 'fired' ORDER BY l.n
     ON CONFLICT (namespace, id) DO NOTHING
 ), kept AS (
@@ -367,7 +368,7 @@ SELECT count(*) FILTER (WHERE outcome = 'fired') AS fired,
     count(DISTINCT uid) AS landed,
     count(missed_first) AS missed,
     '{{}}'::text[] AS skipped,
-    (SELECT term FROM office) AS term, (SELECT holder FROM office) AS holder,
+    (SELECT term FROM office), (SELECT holder FROM office),
     pg_notify(%(channel)s, %(topic)s)
 FROM settled;
 

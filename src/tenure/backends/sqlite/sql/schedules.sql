@@ -265,19 +265,20 @@ AND NOT EXISTS (
 -- With overlap=skip (`skips`) there is no earlier run, or it would have been skipped: so it is ready.
 INSERT INTO tenure_run (
     id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
-    crashes, lock, priority, timeout, retries, on_crash, term, created_at, tenant, ready
+    crashes, lock, priority, timeout, retries, on_crash, term, created_at, traceparent, tenant, ready
 )
 SELECT :base + f.n, s.namespace, s.name, s.uid, 'planned', f.nominal, f.nominal, s.task, s.kwargs,
     'waiting', f.due, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority,
-    s.timeout, s.retries, s.on_crash, :term, :now, {tenant},
+    s.timeout, s.retries, s.on_crash, :term, :now, :traceparent, {tenant},
     CASE WHEN s.overlap = 'allow' THEN 1 WHEN f.behind THEN 0 WHEN f.skips THEN 1 ELSE {first} END
 FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
 WHERE f.state = 'fired' AND f.target = 'task';
 
 -- name: insert_events
-INSERT INTO tenure_event (namespace, id, topic, type, key, subject, time, data, headers, recorded_at)
+INSERT INTO tenure_event
+    (namespace, id, topic, type, key, subject, time, data, headers, traceparent, recorded_at)
 SELECT s.namespace, s.uid || '/planned/' || f.nominal, s.topic, s.event_type, s.event_key, s.name,
-    f.nominal, s.event_data, s.event_headers, :now
+    f.nominal, s.event_data, s.event_headers, :traceparent, :now
 FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
 WHERE f.state = 'fired' AND f.target = 'event'
 ORDER BY f.n
