@@ -14,6 +14,8 @@ from typing import Any, Self
 EVERY = 0.1
 WITHIN = 2.0
 """A page that takes longer has not come."""
+STALE = 1.0
+"""A value that is older counts no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,20 @@ class Scraper:
             for each in who or self.ports
             if (last := self.seen[each][-1:]) and last[0].leads and now - last[0].at < 1.0
         ]
+
+    def sums(self) -> list[tuple[float, float]]:
+        """sum(tenure_leader) after each look, as Prometheus has it: of the last value of each node,
+        unless that is stale."""
+        looks = sorted(
+            ((each.at, who, each.leads) for who, scrapes in self.seen.items() for each in scrapes)
+        )
+        last: dict[str, tuple[float, bool]] = {}
+        found = []
+        for at, who, leads in looks:
+            last[who] = at, leads
+            fresh = [leads for seen, leads in last.values() if at - seen < STALE]
+            found.append((at, float(sum(fresh))))
+        return found
 
     def went_back(self) -> list[str]:
         """Counters that became smaller."""

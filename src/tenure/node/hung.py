@@ -60,6 +60,8 @@ class HungRuns(Service):
         self._hung: dict[Claim, dict[str, Any]] = {}
         self._changed = False
         self._unready = False
+        self._full_since = 0.0
+        """While all slots are taken: since when."""
 
     @property
     def label(self) -> str:
@@ -69,6 +71,11 @@ class HungRuns(Service):
     def ready(self) -> bool:
         """Is there a slot that no hung run has taken?"""
         return not self._hung or len(self._hung) < self.settings.concurrency
+
+    @property
+    def full_for(self) -> float:
+        """For how many seconds hung runs have had all slots; 0 if there is one."""
+        return 0.0 if self.ready else self.clock.monotonic() - self._full_since
 
     @property
     def count(self) -> int:
@@ -121,6 +128,8 @@ class HungRuns(Service):
         stack = run.stack()
         about = run.id, run.task, run.schedule, run.nominal, run.attempt, run.node
         self.facts.tell(RunHung(*about, stack=stack))
+        if self.ready:
+            self._full_since = self.clock.monotonic()  # if this one takes the last
         self._hung[run.id, run.claim] = {
             "run": run.id,
             "claim": run.claim,

@@ -1,7 +1,8 @@
 """Is this node well? Three questions, and what they must not depend on.
 
 - *Alive*: do Tenure's own loops advance? An orchestrator restarts a process that is not, so nothing
-  that a restart cannot mend may count: not a store that is away, not a standby, not a hung task.
+  that a restart cannot mend may count: not a store that is away, not a standby. A hung run counts
+  when all slots are taken by such, for a while: nothing else gives them back.
 - *Ready*: has it joined, does its store answer, has it a slot? A store that is away for a moment is
   no reason: it is away for all nodes, and they would all become unready at once.
 - *Leads*: does this node fire schedules, at this instant?
@@ -18,6 +19,8 @@ LOOP_HUNG = 10.0
 """In seconds, and at least a ttl: by then another node has taken over."""
 STEP_HUNG = 60.0
 """In seconds, and at least four ttls: every call of a step ends within a third of one."""
+SLOTS_HUNG = 60.0
+"""In seconds, and at least four ttls: a run that was told to end may still do so."""
 STORE_AWAY = 60.0
 """In seconds, and at least four ttls: a store that restarts or fails over is back by then."""
 TTLS = 4
@@ -42,7 +45,8 @@ class Answer:
 
 
 def alive(watch: Watch) -> Answer:
-    """Do the loops of this node advance? True as well for one that is not started or has ended."""
+    """Do the loops of this node advance, and can it execute anything? True as well for one that is
+    not started or has ended."""
     subject = watch.subject
     if subject is None or not watch.runs:
         return _answer(watch, [])
@@ -52,6 +56,9 @@ def alive(watch: Watch) -> Answer:
         reasons.append(f"Tenure's own loop has not advanced for {silent:.0f} s")
     node = watch.node
     if node is not None and watch.state == "joined":
+        taken = node.hung.full_for
+        if taken > max(SLOTS_HUNG, TTLS * ttl):
+            reasons.append(f"hung runs have had all its slots for {taken:.0f} s")
         reasons += [f"the {each.label} has ended" for each in node.services if each.has_ended]
         for service in (node.keeper, node.elector, node.ticker, node.worker):
             if service.stepping > max(STEP_HUNG, TTLS * ttl):

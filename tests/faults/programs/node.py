@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,8 @@ def make(options: Options) -> Scheduler:
     ttl, settings: its numbers. leases: where they are, if not in the store. app: of its tasks.
     relays: what `Relay` is given, for each. health: where it serves its health,
         and survey: how often it looks at the store for that, while it leads.
+    patience: how many seconds a loop or all slots may hang before its health fails.
+    hangs: told this word, its loop hangs.
     triggers: names of types that only this code knows; they are read as `every`.
     tasks: a list of
         name; seconds: its interval
@@ -45,6 +48,11 @@ def make(options: Options) -> Scheduler:
         from tenure.observe import survey
 
         survey.EVERY, survey.HELD_LONG = options["survey"], 0.0
+    if options.get("patience"):
+        from tenure.observe import health
+
+        health.LOOP_HUNG = health.SLOTS_HUNG = options["patience"]
+        health.TTLS = 0
     numbers = {"ttl": options["ttl"], "reap_every": 0.5, **options.get("settings", {})}
     scheduler = Scheduler(
         options["url"],
@@ -58,7 +66,17 @@ def make(options: Options) -> Scheduler:
     for spec in options.get("tasks", []):
         declare(scheduler, options, **spec)
     scheduler.on("*", listener(options))
+    if options.get("hangs"):
+        threading.Thread(target=_hang, args=(scheduler, options), daemon=True).start()
     return scheduler
+
+
+def _hang(scheduler: Scheduler, options: Options) -> None:
+    word = options.journal.path.with_name(f"{options.who}.{options['hangs']}")
+    while not word.exists():
+        time.sleep(0.01)
+    word.unlink()  # its successor is well
+    scheduler._runtime.thread.loop.call_soon_threadsafe(threading.Event().wait)
 
 
 def declare(

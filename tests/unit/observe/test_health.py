@@ -120,7 +120,9 @@ def test_a_store_that_is_away_for_a_moment_unreadies_nobody(
     until(lambda: status(scheduler, "/readyz") == 200, "readiness")
 
 
-def test_a_node_whose_slots_are_all_taken_by_hung_runs_is_unready() -> None:
+def test_a_node_whose_slots_are_all_taken_by_hung_runs_is_unready_and_in_time_to_be_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     go_on = threading.Event()
     scheduler = Scheduler("memory://", concurrency=1, health=ANYWHERE)
 
@@ -132,8 +134,12 @@ def test_a_node_whose_slots_are_all_taken_by_hung_runs_is_unready() -> None:
         scheduler.enqueue(hang)
         until(lambda: reasons(scheduler, "/readyz"), "unreadiness")
         assert reasons(scheduler, "/readyz") == ["hung runs have taken all its slots"]
-        assert status(scheduler, "/healthz") == 200
+        assert status(scheduler, "/healthz") == 200  # they may still end
+        monkeypatch.setattr(health, "SLOTS_HUNG", 0.0)
+        monkeypatch.setattr(health, "TTLS", 0)
+        assert reasons(scheduler, "/healthz") == ["hung runs have had all its slots for 0 s"]
         go_on.set()
+        until(lambda: status(scheduler, "/healthz") == 200, "their end")
 
 
 @pytest.mark.parametrize("address", ["9400", "host", ":9400", "host:99999", "a b:1", "", 9400])
