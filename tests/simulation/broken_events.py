@@ -126,6 +126,7 @@ class EmitsAfterwards(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         before = set(self._tables.events)
         done = await super().fire(fence, firings, faults, at)

@@ -39,6 +39,7 @@ class FiresAnyVersion(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         stored = self._tables.schedules
         anyhow = [
@@ -56,6 +57,7 @@ class FiresFromAnywhere(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         stored = self._tables.schedules
         anyhow = [
@@ -106,6 +108,7 @@ class JudgesFromBefore(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         tables = self._tables
         unfinished = {run.lock for run in tables.runs.values() if run.state in OPEN}
@@ -129,5 +132,6 @@ class FiresTheLast(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         return await super().fire(fence, firings[::-1], faults, at)

@@ -128,6 +128,7 @@ class FenceBeforeTransaction(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         self._office.check(fence)
         await asyncio.sleep(0.2)
@@ -165,6 +166,7 @@ class NoUniqueOccurrence(MemorySchedules):
         firings: Sequence[Firing],
         faults: Sequence[Fault] = (),
         at: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Fired:
         tables = self._tables
         self._office.check(fence)
