@@ -22,6 +22,9 @@ from tenure.web.reading import Reader, Store
 EVERY = 1.0
 BEATS = 5
 """After so many looks pages hear from us in any case, so that they notice if they do not."""
+LASTS = 15.0
+"""Seconds after which a page is asked to connect again. A server that stops waits for its
+connections and tells nobody; but it takes no new ones."""
 MOST = 200
 CLUSTER, RUNS, CHANGES = "cluster", "runs", "schedules"
 _logger = logging.getLogger("tenure.web")
@@ -43,8 +46,9 @@ class Live:
         return len(self._followers) >= MOST
 
     async def follow(self) -> AsyncIterator[str]:
-        """Server-sent events, until the browser goes away or the server stops."""
+        """Server-sent events, until the browser goes away, the server stops, or for a while."""
         queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=10)
+        until = self._clock.monotonic() + LASTS
         self._followers.add(queue)
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watching(), name="tenure-dashboard")
@@ -52,6 +56,9 @@ class Live:
             yield "retry: 1000\n" + _message("hello", "")
             while (message := await queue.get()) is not None:
                 yield message
+                if self._clock.monotonic() > until:
+                    yield _message("again", "")
+                    break
         finally:
             self._followers.discard(queue)
 

@@ -77,12 +77,22 @@ def clock(moment: datetime | None, now: datetime) -> Markup:
     )
 
 
-def precise(moment: datetime) -> Markup:
-    """The time of day to the millisecond, for pages about one run."""
-    text = f"{moment.astimezone(UTC):%H:%M:%S.%f}"[:-3]
+def precise(moment: datetime, now: datetime) -> Markup:
+    """The time of day to the millisecond, for pages about one run; with the date if that is
+    another."""
+    utc = moment.astimezone(UTC)
+    text = f"{utc:%H:%M:%S.%f}"[:-3]
+    if utc.date() != now.astimezone(UTC).date():
+        text = f"{utc:%Y-%m-%d} {text}"
     return Markup('<time datetime="{0}" title="{1}">{2}</time>').format(
         iso(moment), exact(moment), text
     )
+
+
+def day(moment: datetime) -> str:
+    """A time as people say it: without what is zero."""
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%d %H:%M}" if not utc.second else f"{utc:%Y-%m-%d %H:%M:%S}"
 
 
 def iso(moment: datetime) -> str:
@@ -111,7 +121,7 @@ def environment() -> Environment:
     )
     made.filters |= {"ago": ago, "clock": clock, "cut": cut, "pretty": pretty, "span": span}
     made.filters |= {"iso": iso, "exact": exact, "short": short, "raw": raw}
-    made.filters |= {"precise": precise}
+    made.filters |= {"precise": precise, "day": day}
     made.globals |= {"count": count, "query": query, "version": VERSION}
     return made
 

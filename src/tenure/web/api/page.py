@@ -1,4 +1,4 @@
-"""The table as a page to read: plain HTML, without scripts and styles."""
+"""The table as a page to read: plain HTML with the dashboard's style, without scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ def _page(told: dict[str, Any]) -> Iterator[str]:
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="color-scheme" content="light dark">'
+    yield '<link rel="icon" href="../static/mark.svg" type="image/svg+xml">'
+    yield '<link rel="stylesheet" href="../static/tenure.css">'
     yield f"<title>{escape(title)}</title></head><body><main>"
+    yield '<p class="crumb"><a href="../">Dashboard</a></p>'
     yield f"<h1>{escape(title)}</h1>"
     yield '<p>For programs: <a href="openapi.json">openapi.json</a>, OpenAPI 3.1. Errors are'
     yield "<code>application/problem+json</code>. A change needs <code>If-Match</code> with the"
@@ -50,12 +54,13 @@ def _operation(
             for name, each in schema.get("properties", {}).items()
         ]
     if rows:
+        yield '<div class="scroll" tabindex="0">'
         yield "<table><thead><tr><th>name</th><th>in</th><th>type</th><th>needed</th></tr></thead>"
         yield "<tbody>"
         for name, where, schema, required in rows:
             cells = (name, where, kind_of(schema), "yes" if required else "")
             yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-        yield "</tbody></table>"
+        yield "</tbody></table></div>"
     yield "<ul>"
     for status, response in operation["responses"].items():
         content = next(iter(response.get("content", {}).values()), None)

@@ -1,4 +1,5 @@
-"""Past and future of a schedule on one axis: durations as dots, what did not run as marks."""
+"""Past and future of a schedule on one axis: durations as dots, what did not run as marks, edits as
+lines."""
 
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from datetime import datetime
 from math import log10
 
 from tenure.model import Occurrence, RunRecord
+from tenure.web.edits import Edit
+from tenure.web.why import to_occurrence
 from tenure.words import span
 
 WIDTH, HEIGHT = 1000, 120
+CLOSE = 3.0
 _SHORTEST, _LONGEST = 0.001, 86_400.0
 
 
@@ -21,12 +25,23 @@ class Dot:
     kind: str
     """The state that colours it; "planned" for the future."""
     title: str
-    run: int | None = None
+    path: str | None = None
+    """The page about it."""
+    ran: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edit, or several that lie so close that they look like one."""
+
+    x: float
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     dots: list[Dot]
+    lines: list[Line]
     now: float
     begin: datetime
     end: datetime
@@ -37,8 +52,9 @@ def axis(
     past: Sequence[tuple[Occurrence, RunRecord | None]],
     future: Sequence[datetime],
     now: datetime,
+    edits: Sequence[Edit] = (),
 ) -> Axis | None:
-    """None if there is neither."""
+    """None if there is neither. Edits before the first occurrence are left out."""
     moments = [occurrence.nominal for occurrence, _ in past] + list(future)
     if not moments:
         return None
@@ -54,6 +70,15 @@ def axis(
         part = (log10(min(max(seconds, _SHORTEST), _LONGEST)) - low) / max(high - low, 0.5)
         return HEIGHT - 14 - (HEIGHT - 30) * min(part, 1.0)
 
+    lines = list[Line]()
+    for edit in edits:
+        title = f"{'' if edit.exact else 'by '}{edit.at:%Y-%m-%d %H:%M:%S} UTC: {' '.join(edit.what)}"
+        if edit.at < begin:
+            continue
+        if lines and x(edit.at) - lines[-1].x < CLOSE:
+            lines[-1] = Line(lines[-1].x, f"{lines[-1].title}\n{title}")
+        else:
+            lines.append(Line(x(edit.at), title))
     dots = []
     for occurrence, run in past:
         kind = str(occurrence.state if run is None else run.state)
@@ -66,13 +91,14 @@ def axis(
                 y(seconds or _SHORTEST),
                 kind,
                 title,
-                None if run is None else run.id,
+                to_occurrence(occurrence),
+                run is not None,
             )
         )
     for moment in future:
         title = f"{moment:%Y-%m-%d %H:%M:%S} UTC: planned"
         dots.append(Dot(x(moment), HEIGHT - 14, "planned", title))
-    return Axis(dots, x(now), begin, end, longest)
+    return Axis(dots, lines, x(now), begin, end, longest)
 
 
 def took(run: RunRecord | None) -> float | None:

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from tenure.errors import Conflict, TenureError
 from tenure.model import RunState
 from tenure.printable import field, one_line
+from tenure.web.pages import policies
 from tenure.web.pages.previews import MOST_BACKFILLED, stretch
 from tenure.web.reading import Reader, Store
 from tenure.web.security.forms import checked_form
@@ -44,6 +45,11 @@ class Action:
         if len(found) != 1:
             raise Refused(HTTPStatus.BAD_REQUEST, f"The form has no {field_name}.")
         return found[0]
+
+    @property
+    def all(self) -> dict[str, str]:
+        """The first value of each field."""
+        return {name: values[0] for name, values in self._given.items() if values}
 
     def number(self, field_name: str) -> int:
         text = self.one(field_name)
@@ -94,6 +100,19 @@ async def change(action: Action) -> str:
     name, version = action.one("name"), action.number("version")
     await action.access.update(name, trigger=action.one("trigger"), expected_version=version)
     return f"Changed when {name} fires."
+
+
+async def change_policies(action: Action) -> str:
+    """Other policies, with the same protection. What the form left as it was stays."""
+    name, version = action.one("name"), action.number("version")
+    schedule = await action.access.get(name)
+    if schedule.version != version:
+        raise Conflict(f"{name} was changed meanwhile. Load the page again. Nothing was changed.")
+    changes = policies.read(schedule.spec, action.all)
+    if not changes:
+        return f"Nothing was changed about {name}."
+    await action.access.update(name, expected_version=version, **changes)
+    return f"Changed what holds for {name}: {', '.join(sorted(changes))}."
 
 
 async def backfill(action: Action) -> str:
@@ -147,6 +166,7 @@ ACTIONS: dict[str, Callable[[Action], Awaitable[str]]] = {
     "resume": resume,
     "run-now": run_now,
     "change": change,
+    "policies": change_policies,
     "backfill": backfill,
     "retry": retry,
     "cancel": cancel,

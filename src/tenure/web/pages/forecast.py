@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from tenure.web.forecast import BUCKETS, HOURS, MINUTES, Forecaster
+from tenure.web.forecast import BUCKETS, HOURS, MINUTES, Forecast, Forecaster
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
 
@@ -22,12 +24,12 @@ def routes(reader: Reader, forecaster: Forecaster) -> list[BaseRoute]:
 
         now = await reader.ask(ask)
         made = await forecaster.wait(FIRST_WITHIN)
-        given = request.query_params.get("at", "")
-        at = int(given) if given.isdecimal() and len(given) < 4 and int(given) < BUCKETS else None
+        at = None if made is None else _chosen(made, request.query_params.get("at", ""))
         hours = [] if made is None else [made.bucket(n * 48) for n in range(7)]
-        quiet = []
+        quiet, crowded = list[int](), list[int]()
         if made is not None:
             quiet = sorted(range(BUCKETS), key=lambda n: (made.counts[n], n))[:FREE]
+            crowded = sorted(range(BUCKETS), key=lambda n: (-made.counts[n], n))[:FREE]
         return page(
             request,
             "forecast.html",
@@ -41,6 +43,16 @@ def routes(reader: Reader, forecaster: Forecaster) -> list[BaseRoute]:
             hours=hours,
             span_hours=HOURS,
             quiet=sorted(quiet),
+            crowded=sorted(crowded),
         )
 
     return [Route("/forecast", show)]
+
+
+def _chosen(made: Forecast, text: str) -> int | None:
+    """The bucket of the time in the address, which stays the same as the hours pass."""
+    try:
+        given = datetime.fromisoformat(text[:40])
+        return made.number(given if given.tzinfo else given.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        return None

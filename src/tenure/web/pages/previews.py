@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 from tenure.errors import ConfigError, TenureError
 from tenure.triggers import Explanation, moments
 from tenure.triggers.text import as_trigger
+from tenure.web.pages import policies
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
 
@@ -47,7 +48,21 @@ def routes(reader: Reader) -> list[BaseRoute]:
             request, "preview.html", now=now, times=times, problem=problem, total=len(times)
         )
 
-    return [Route("/preview/trigger", trigger), Route("/preview/backfill", backfill)]
+    async def policy(request: Request) -> Response:
+        given, told, problem = dict(request.query_params), list[tuple[str, str, str]](), ""
+        try:
+            schedule = await reader.access.get(given.get("name", ""))
+            changes = policies.read(schedule.spec, given)
+            told = policies.difference(schedule, changes, await reader.ask(now_of))
+        except TenureError as error:
+            problem = str(error)
+        return page(request, "difference.html", told=told, problem=problem)
+
+    return [
+        Route("/preview/trigger", trigger),
+        Route("/preview/policies", policy),
+        Route("/preview/backfill", backfill),
+    ]
 
 
 def stretch(start: str, end: str) -> tuple[datetime, datetime]:

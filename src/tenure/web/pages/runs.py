@@ -10,10 +10,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tenure.errors import NotFound
-from tenure.model import PENDING, Attempt, Kind, RunRecord, RunState
+from tenure.model import PENDING, Attempt, RunRecord, RunState
 from tenure.node.names import PRESENCE
-from tenure.web import telling
+from tenure.web import story, telling
 from tenure.web.drawing.axis import took
+from tenure.web.drawing.waterfall import WIDTH, waterfall
 from tenure.web.live import RUNS
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
@@ -103,7 +104,9 @@ def routes(reader: Reader) -> list[BaseRoute]:
             retried=run.state in (RunState.FAILED, RunState.LOST, RunState.CANCELLED),
             unfinished=run.state in UNFINISHED,
             tones=telling.TONES,
-            steps=list(_steps(look)),
+            steps=story.steps_of_run(run, look.attempts, look.now),
+            rows=waterfall(story.phases(run, look.attempts, look.now)),
+            width=WIDTH,
         )
 
     return [Route("/runs", show_all), Route("/run/{run:int}", show)]
@@ -112,31 +115,3 @@ def routes(reader: Reader) -> list[BaseRoute]:
 def _matches(run: RunRecord, text: str) -> bool:
     return text.lower() in f"{run.schedule or ''}\0{run.task}\0{run.tenant or ''}".lower()
 
-
-def _steps(look: Look) -> list[tuple[str, datetime | None, str, str]]:
-    """The time line: what, when, how it looks, and a word about it."""
-    run = look.run
-    late = ""
-    if run.kind is Kind.PLANNED:
-        seconds = (run.created_at - run.nominal).total_seconds()
-        late = "on time" if abs(seconds) < 1 else f"{seconds:+.0f} s"
-    steps: list[tuple[str, datetime | None, str, str]] = [
-        ("Nominal", run.nominal, "", str(run.kind)),
-        ("Fired", run.created_at, "ok", late),
-    ]
-    known = {attempt.claim for attempt in look.attempts}
-    for attempt in look.attempts:
-        outcome = str(attempt.outcome or "running")
-        steps.append((f"Attempt {attempt.attempt} began", attempt.started_at, "run", attempt.node))
-        if attempt.ended_at is not None:
-            tone = telling.TONES.get(outcome, "")
-            steps.append((f"Attempt {attempt.attempt} {outcome}", attempt.ended_at, tone, ""))
-    if run.claimed_at is not None and run.claim not in known:
-        steps.append((f"Attempt {run.attempt} began", run.claimed_at, "run", run.node or ""))
-    if run.cancel_requested_at is not None:
-        steps.append(("Asked to cancel", run.cancel_requested_at, "warn", ""))
-    if run.finished_at is not None and run.finished_at not in {step[1] for step in steps}:
-        steps.append((str(run.state).capitalize(), run.finished_at, telling.TONES[run.state], ""))
-    elif run.state is RunState.WAITING:
-        steps.append(("Due", run.due, "", "waits"))
-    return sorted(steps, key=lambda step: step[1] or look.now)

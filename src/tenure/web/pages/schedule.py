@@ -15,11 +15,15 @@ from tenure.model import Occurrence, RunRecord, Schedule
 from tenure.triggers import Explanation
 from tenure.web import telling
 from tenure.web.drawing.axis import HEIGHT, WIDTH, axis, took
+from tenure.web.edits import edits
 from tenure.web.live import CHANGES, RUNS
+from tenure.web.pages import policies
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
+from tenure.web.why import to_occurrence
 
 PAST, FUTURE = 50, 10
+EDITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
 
         look = await reader.ask(ask)
         schedule, future = look.schedule, upcoming(look.schedule)
+        known = edits(schedule, look.past)
         return page(
             request,
             "schedule.html",
@@ -57,10 +62,14 @@ def routes(reader: Reader) -> list[BaseRoute]:
             policies=list(telling.policies(schedule)),
             past=look.past,
             future=future,
-            axis=axis(look.past, [each.moment for each in future], look.now),
+            axis=axis(look.past, [each.moment for each in future], look.now, known),
+            edits=known[::-1][:EDITS],
             width=WIDTH,
             height=HEIGHT,
             took=took,
+            to_occurrence=to_occurrence,
+            editable=policies.editable(schedule.spec),
+            trigger_text=policies.trigger_text(schedule),
             tones=telling.TONES,
             key=secrets.token_hex(8),
         )

@@ -40,6 +40,7 @@ function connect() {
   source = new EventSource(`${base}/live`);
   source.addEventListener("hello", () => { heard(); soon(); });
   source.addEventListener("beat", () => { heard(); if (wanted.has("beat")) soon(); });
+  source.addEventListener("again", () => { disconnect(); connect(); });
   source.addEventListener("changed", (event) => {
     heard();
     if (event.data.split(" ").some((topic) => wanted.has(topic))) soon();
@@ -137,9 +138,14 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-dialog]");
-  if (opener) document.getElementById(opener.dataset.dialog)?.showModal();
+  if (opener) unfold(document.getElementById(opener.dataset.dialog));
   if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
 });
+function unfold(dialog) {
+  dialog.showModal();
+  const first = dialog.querySelector("form[data-preview] :is(input, select):not([type=hidden])");
+  if (first?.value) { first.select?.(); first.dispatchEvent(new Event("input", { bubbles: true })); }
+}
 document.addEventListener("submit", (event) => {
   for (const button of event.target.querySelectorAll("button")) setTimeout(() => { button.disabled = true; });
 });
