@@ -1,13 +1,10 @@
-"""The dashboard in a real browser, on real nodes."""
+"""The dashboard in a real browser, and under a rude one."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 import socket
-import subprocess
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,18 +14,18 @@ from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler
 from tenure.web import dashboard
 from tenure.web.serving import address_of, beside, listen
-from tests.e2e.command import EXECUTABLE, PATIENCE, Node, node, tenure, until
+from tests.e2e.command import PATIENCE, node, tenure, until
 from tests.support.browser import chromium
 from tests.support.dashboard import NAME, crawled, fill
+from tests.support.dashboard_cluster import WAIT, watched
 from tests.support.servers import PostgresServer
 
-WAIT = PATIENCE * 1000
 APP = """
 from tenure import Scheduler, every
 
@@ -64,100 +61,6 @@ def filled(**guard: Any) -> Iterator[tuple[AsyncScheduler, str]]:
     listener = listen("127.0.0.1", 0)
     with beside(dashboard(scheduler, **guard), listener, scheduler):
         yield scheduler, address_of(listener)
-
-
-class Served:
-    """`tenure dashboard`, and where it is."""
-
-    def __init__(self, folder: Path, *args: str) -> None:
-        self.log = folder / "dashboard.log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [EXECUTABLE, "dashboard", "--url", "sqlite:///jobs.db", *args],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        found = until(lambda: re.search(r"http://[^/\s]+", self.log.read_text()), "its address")
-        self.address = found.group(0)
-
-    def end(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=PATIENCE)
-
-
-@contextmanager
-def served(folder: Path, *args: str) -> Iterator[Served]:
-    dashboard = Served(folder, *args)
-    try:
-        yield dashboard
-    finally:
-        dashboard.end()
-
-
-@contextmanager
-def cluster(folder: Path, size: int) -> Iterator[list[Node]]:
-    (folder / "app.py").write_text(APP)
-    assert tenure(folder, "migrate", "--url", "sqlite:///jobs.db").code == 0
-    nodes: list[Node] = []
-    try:
-        for number in range(size):
-            place = folder / f"node{number}"
-            place.mkdir()
-            (place / "app.py").write_text(APP.replace("///jobs.db", f"///{folder}/jobs.db"))
-            nodes.append(Node(place, "app:scheduler"))
-        until(lambda: any(node.said("leader.took_office") for node in nodes), "a leader")
-        yield nodes
-    finally:
-        for node in nodes:
-            if node.process.poll() is None:
-                node.process.kill()
-                node.process.wait(timeout=PATIENCE)
-
-
-@contextmanager
-def watched(browser: Browser, address: str) -> Iterator[Page]:
-    """A page whose browser complains about nothing: no refused script or style, no error."""
-    complaints: list[str] = []
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.set_default_timeout(WAIT)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "console",
-            lambda said: complaints.append(said.text) if "Content Security" in said.text else None,
-        )
-        page.goto(address)
-        yield page
-    assert complaints == []
-
-
-def test_page_shows_the_new_leader_without_a_reload(browser: Browser, tmp_path: Path) -> None:
-    with (
-        cluster(tmp_path, 3) as nodes,
-        served(tmp_path, "--bind", "127.0.0.1:0") as dashboard,
-        watched(browser, dashboard.address) as page,
-    ):
-        sentence, rows = page.locator("#sentence h1"), page.locator("#nodes tbody tr")
-        expect(sentence).to_contain_text("leads, term 1", timeout=WAIT)
-        expect(rows).to_have_count(3, timeout=WAIT)
-        page.evaluate("window.same = true")
-        leader = next(node for node in nodes if f"pid {node.pid}" in sentence.inner_text())
-        os.kill(leader.pid, signal.SIGKILL)
-        leader.process.wait(timeout=PATIENCE)
-
-        expect(sentence).to_contain_text("leads, term 2", timeout=WAIT)
-        expect(rows).to_have_count(2, timeout=WAIT)
-        assert str(leader.pid) not in sentence.inner_text()
-        assert page.evaluate("window.same") is True
-
-        dashboard.end()
-        expect(page.locator("#banner")).to_contain_text("No connection since", timeout=WAIT)
-        port = dashboard.address.rpartition(":")[2]
-        with served(tmp_path, "--bind", f"127.0.0.1:{port}"):
-            expect(page.locator("#live")).to_contain_text("live", timeout=WAIT)
-            expect(page.locator("#banner")).to_be_hidden(timeout=WAIT)
 
 
 def test_pages_show_what_was_stored_as_text_and_act_when_told(browser: Browser) -> None:
@@ -238,7 +141,7 @@ def test_pages_are_the_same_on_postgresql(postgres: PostgresServer) -> None:
 def test_login_asks_for_the_token_and_leads_on(browser: Browser) -> None:
     with (
         filled(token=TOKEN) as (_, address),
-        watched(browser, f"{address}runs?state=failed") as page,
+        watched(browser, f"{address}runs?state=failed", but="403") as page,
     ):
         page.get_by_label("Token").fill("not this one")
         page.get_by_role("button", name="Log in").click()

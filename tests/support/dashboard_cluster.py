@@ -114,17 +114,21 @@ def _stands(folder: Path) -> bool:
 
 
 @contextmanager
-def watched(browser: Browser, address: str, **options: str) -> Iterator[Page]:
+def watched(browser: Browser, address: str, *, but: str = "\0") -> Iterator[Page]:
     """A page whose browser complains about nothing: no refused script or style, no error, and
-    nothing that is missing."""
+    nothing that is missing; `but` what is expected."""
     complaints: list[str] = []
-    with browser.new_context(**options) as context:  # type: ignore[arg-type]
+    with browser.new_context() as context:
         page = context.new_page()
         page.set_default_timeout(WAIT)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(
             "console",
-            lambda said: complaints.append(said.text) if said.type == "error" else None,
+            lambda said: (
+                complaints.append(said.text)
+                if said.type == "error" and but not in said.text
+                else None
+            ),
         )
         page.goto(address)
         yield page

@@ -160,9 +160,7 @@ async def _skipped(store: Store, asked: Asked, occurrence: Occurrence) -> Why:
     return Why(text, "warn", (Link(f"Run {found.id}", f"/run/{found.id}"),))
 
 
-async def in_the_way(
-    store: Store, schedule: Schedule, occurrence: Occurrence
-) -> RunRecord | None:
+async def in_the_way(store: Store, schedule: Schedule, occurrence: Occurrence) -> RunRecord | None:
     """The run of the same lock key that was unfinished when the occurrence was recorded; the
     oldest, because later ones waited for it."""
     lock, at = schedule.spec.lock, occurrence.recorded_at

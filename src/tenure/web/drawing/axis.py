@@ -72,7 +72,9 @@ def axis(
 
     lines = list[Line]()
     for edit in edits:
-        title = f"{'' if edit.exact else 'by '}{edit.at:%Y-%m-%d %H:%M:%S} UTC: {' '.join(edit.what)}"
+        title = (
+            f"{'' if edit.exact else 'by '}{edit.at:%Y-%m-%d %H:%M:%S} UTC: {' '.join(edit.what)}"
+        )
         if edit.at < begin:
             continue
         if lines and x(edit.at) - lines[-1].x < CLOSE:

@@ -32,24 +32,26 @@ class Field:
     kind: str = "text"
 
 
-_CATCH_UP = {
+_CATCH_UP: Mapping[str, str] = {
     CatchUp.LATEST: "fire the latest",
     CatchUp.ALL: "fire all, in their order",
     CatchUp.NONE: "fire none but within the grace",
 }
-_OVERLAP = {
+_OVERLAP: Mapping[str, str] = {
     Overlap.SKIP: "skip the occurrence",
     Overlap.QUEUE: "wait behind it",
     Overlap.ALLOW: "run both",
 }
-_ON_CRASH = {OnCrash.RERUN: "run it again", OnCrash.ABANDON: "record it as lost"}
+_ON_CRASH: Mapping[str, str] = {OnCrash.RERUN: "run it again", OnCrash.ABANDON: "record it as lost"}
 
 
 def editable(spec: ScheduleSpec) -> list[Field]:
     """The fields of the form, with what holds now."""
     found = [
         Field("catch_up", "If it is late", str(spec.catch_up), _CATCH_UP),
-        Field("catch_up_limit", "At most, if all are fired", str(spec.catch_up_limit), kind="number"),
+        Field(
+            "catch_up_limit", "At most, if all are fired", str(spec.catch_up_limit), kind="number"
+        ),
         Field("catch_up_grace", "Grace in seconds, if none is", f"{spec.catch_up_grace:g}"),
     ]
     if spec.event is not None:

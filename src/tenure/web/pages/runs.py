@@ -114,4 +114,3 @@ def routes(reader: Reader) -> list[BaseRoute]:
 
 def _matches(run: RunRecord, text: str) -> bool:
     return text.lower() in f"{run.schedule or ''}\0{run.task}\0{run.tenant or ''}".lower()
-
