@@ -1,6 +1,4 @@
-"""For Django: tasks with database connections that work.
-
-    scheduler.around(fresh_connections)
+"""Tasks with database connections that work: `scheduler.around(fresh_connections)`.
 
 Django does this for each request, and a task is none: without it a connection that the server has
 closed, over night or in a failover, fails the next task of its thread, and every one after it.
