@@ -21,7 +21,7 @@ def _view(name: str) -> str:
 class Schedule(models.Model):
     """A row of the view schedule_status."""
 
-    uid = models.TextField(primary_key=True)
+    uid = models.BigIntegerField(primary_key=True)
     namespace = models.TextField()
     name = models.TextField()
     tenant = models.TextField(null=True)
