@@ -6,30 +6,22 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
-import django
 import psycopg
 import pytest
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import OperationalError, connection, connections, transaction
 
 from tenure import Scheduler, every
 from tenure.contrib.django import fresh_connections
 from tenure.testing import testing
+from tests.e2e.django_project import set_up
 from tests.support.servers import PostgresServer
 
 
 @pytest.fixture(scope="module", autouse=True)
 def project(postgres: PostgresServer) -> Iterator[None]:
-    """A project's settings. They can be made once in a process."""
-    url = urlsplit(postgres.url)
-    options = {"USER": url.username, "PASSWORD": url.password, "HOST": url.hostname}
-    where = {"NAME": url.path.lstrip("/"), "PORT": url.port, **options}
-    engine = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": None}
-    settings.configure(DATABASES={"default": {**engine, **where}}, INSTALLED_APPS=[])
-    django.setup()
+    set_up(postgres)
     yield
     connections.close_all()
 

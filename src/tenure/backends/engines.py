@@ -35,6 +35,11 @@ def url_of(handed_in: object) -> str | None:
     return None
 
 
+def url_of_settings(what: str, given: Mapping[str, Any]) -> str:
+    """The URL of the PostgreSQL that these settings of libpq lead to. `what` has them."""
+    return _postgres(what, given)
+
+
 def made_by(thing: object, *packages: str) -> bool:
     """Is its class from one of these packages, or derived from one that is?"""
     return any(base.__module__.split(".")[0] in packages for base in type(thing).__mro__)
@@ -44,23 +49,25 @@ def _of_engine(engine: Any) -> str:
     backend, url = engine.url.get_backend_name(), engine.url
     creator: Callable[..., Any] | None = getattr(engine.pool, "_creator", None)
     if getattr(creator, "__module__", "").split(".")[:2] != ["sqlalchemy", "engine"]:
-        raise _unusable("engine", "your own function (creator=) makes its connections")
+        raise _unusable("this engine", "your own function (creator=) makes its connections")
     if backend == "sqlite":
         return _sqlite(url)
     if backend not in ("postgresql", "postgres"):
-        raise _unusable("engine", f"it is for {backend}; Tenure knows SQLite and PostgreSQL")
+        raise _unusable("this engine", f"it is for {backend}; Tenure knows SQLite and PostgreSQL")
     if engine.dialect.dispatch.do_connect:
-        raise _unusable("engine", "a listener (do_connect) changes its settings at each connection")
+        raise _unusable(
+            "this engine", "a listener (do_connect) changes its settings at each connection"
+        )
     # The result of the URL and connect_args=; if SQLAlchemy hides that, of the URL alone.
     given = inspect.getclosurevars(creator).nonlocals.get("cparams") if creator else None
-    return _postgres("engine", given or engine.dialect.create_connect_args(url)[1])
+    return _postgres("this engine", given or engine.dialect.create_connect_args(url)[1])
 
 
 def _of_pool(pool: Any) -> str:
     if pool.closed and getattr(pool, "_opened", False):
-        raise _unusable("pool", "it has been closed")
+        raise _unusable("this pool", "it has been closed")
     if callable(pool.conninfo) or callable(pool.kwargs):
-        raise _unusable("pool", "a function supplies its settings for each connection")
+        raise _unusable("this pool", "a function supplies its settings for each connection")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -72,28 +79,28 @@ def _of_pool(pool: Any) -> str:
     except psycopg.Error:
         given = None  # not as the cause: libpq's error may repeat a part of the password
     if given is None:
-        raise _unusable("pool", "libpq cannot read its conninfo")
-    return _postgres("pool", given)
+        raise _unusable("this pool", "libpq cannot read its conninfo")
+    return _postgres("this pool", given)
 
 
 def _sqlite(url: Any) -> str:
     path, query = url.database or "", dict(url.query)
     if path in ("", ":memory:") or "mode=memory" in path or query.get("mode") == "memory":
         raise _unusable(
-            "engine",
+            "this engine",
             "its SQLite database is in memory and belongs to its own connection. Use a file, or"
             " memory:// for tests",
         )
     if path.startswith("file:"):
-        raise _unusable("engine", "its SQLite database is named by a file: URI")
+        raise _unusable("this engine", "its SQLite database is named by a file: URI")
     return f"sqlite:///{quote(path)}"
 
 
-def _postgres(kind: str, given: Mapping[str, Any]) -> str:
+def _postgres(what: str, given: Mapping[str, Any]) -> str:
     named = {_OTHER_DRIVERS.get(name, name): value for name, value in given.items()}
     for name in _NOT_FOR_US:
         if named.get(name) is not None:
-            raise _unusable(kind, f"{name}= belongs to its driver, and psycopg does not know it")
+            raise _unusable(what, f"{name}= belongs to its driver, and psycopg does not know it")
     settings: dict[str, str] = {}
     for name in sorted(named.keys() & _TAKEN):
         value = named[name]
@@ -102,7 +109,7 @@ def _postgres(kind: str, given: Mapping[str, Any]) -> str:
         if isinstance(value, list | tuple):
             value = ",".join(map(str, value))
         if value is not None and not isinstance(value, str | int):
-            raise _unusable(kind, f"its {name} is a {type(value).__qualname__}, not a text")
+            raise _unusable(what, f"its {name} is a {type(value).__qualname__}, not a text")
         if value not in (None, "", False):
             settings[name] = str(value)
     return _as_url(settings)
@@ -128,8 +135,8 @@ def _as_url(settings: dict[str, str]) -> str:
     return f"postgresql://{netloc}/{quote(database, safe='')}" + (f"?{query}" if query else "")
 
 
-def _unusable(kind: str, why: str) -> ConfigError:
+def _unusable(what: str, why: str) -> ConfigError:
     return ConfigError(
-        f"this {kind} cannot be taken over: {why}. Give a URL instead, such as"
+        f"{what} cannot be taken over: {why}. Give a URL instead, such as"
         " postgresql://user@host/database or sqlite:///file.db."
     )

@@ -23,10 +23,13 @@ Stamps = dict[Path, tuple[int, int]]
 """Of each file, when it was changed and how long it is."""
 
 
-def run_again_and_again(arguments: Sequence[str], folder: Path) -> int:
-    """Until a signal ends it; the exit code of the last child."""
-    command = [sys.executable, "-m", "tenure.cli", *(a for a in arguments if a != "--reload")]
-    return asyncio.run(_supervise(command, folder))
+def run_again_and_again(
+    arguments: Sequence[str], folder: Path, command: Sequence[str] | None = None
+) -> int:
+    """Until a signal ends it; the exit code of the last child. `command` is the whole command with
+    its arguments, if it is not `tenure`."""
+    whole = command or [sys.executable, "-m", "tenure.cli", *arguments]
+    return asyncio.run(_supervise([word for word in whole if word != "--reload"], folder))
 
 
 async def _supervise(command: Sequence[str], folder: Path) -> int:

@@ -111,8 +111,9 @@ def run(
       TENURE_URL=sqlite:///jobs.db tenure run app:scheduler --log-level debug
     """
     if reload:
-        arguments = click.get_current_context().meta[GIVEN]
-        raise click.exceptions.Exit(run_again_and_again(arguments, Path.cwd()))
+        context = click.get_current_context()
+        again = run_again_and_again(context.meta[GIVEN], Path.cwd(), context.obj)
+        raise click.exceptions.Exit(again)
     url = chosen_for_code(given)
     scheduler = load(target, whole_traceback=log_level == "debug")
     if url and scheduler.url != url:

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -113,6 +114,19 @@ class Runtime:
         """Was it told that nobody has this namespace?"""
 
     # -- connecting -------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Is the store open, in this process?"""
+        return self._backend is not None and not self.thread.forked
+
+    def move(self, url: str) -> None:
+        """To another store, before one is open: the tests of an application have their own."""
+        if url != self.url:
+            self.url = self._store = url
+            self.address = replace(self.address, url=url)
+            limit = self.settings.transaction_limit
+            self._make = parse(url, self.namespace, self._clock, limit)
 
     async def backend(self) -> Backend:
         """The open backend; opened now if it was not."""

@@ -195,7 +195,8 @@ def _find(request: dict[str, Any]) -> tuple[Task, Sequence[Wrapper]]:
     enabled = os.environ.get("TENURE_ENABLED")
     os.environ["TENURE_ENABLED"] = "0"  # an application that starts a scheduler when imported
     try:
-        home = _import(module, request["main"])
+        # The scheduler first: asked for, that of a Django project sets up what its modules need.
+        found = attrgetter(attribute)(_import(module, request["main"]))
         _import(request["module"], request["main"])
     except MemoryError as error:
         if (given := request["memory_mb"]) is None:
@@ -210,7 +211,6 @@ def _find(request: dict[str, Any]) -> tuple[Task, Sequence[Wrapper]]:
             os.environ["TENURE_ENABLED"] = enabled
     if not logging.getLogger().handlers:
         logging.basicConfig(level=request["level"], format="%(levelname)s %(name)s: %(message)s")
-    found = attrgetter(attribute)(home)
     tasks: Tasks = found if isinstance(found, Tasks) else found.tasks
     name = request["run"]["task"]
     if name not in tasks:

@@ -1,0 +1,1 @@
+"""One: `manage.py tenure`."""
