@@ -6,8 +6,8 @@ cron 0 7 * * MON-FRI                  cron @daily
 at 2026-12-31T18:00                   rrule FREQ=MONTHLY;BYDAY=-1FR
 
 Options follow as name=value, under their names in Python: tz=Europe/Berlin start=2026-01-01
-end=2026-12-31 except_dates=2026-12-24,2026-12-25 jitter=30s gap=skip fold=both. The stored form,
-a JSON object, is understood as well.
+end=2026-12-31 except_dates=2026-12-24,2026-12-25 jitter=30s gap=skip fold=both; and for cron,
+dialect=apscheduler. The stored form, a JSON object, is understood as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tenure.triggers.every import every
 from tenure.triggers.rrule import rrule
 from tenure.triggers.stored import load
 
-_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold)=(\S*)")
+_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold|dialect)=(\S*)")
 _UNITS = {
     "seconds": ("s", "sec", "secs", "second", "seconds"),
     "minutes": ("m", "min", "mins", "minute", "minutes"),
@@ -67,6 +67,8 @@ def parse(text: str, **options: Any) -> Trigger:
     kind = words[0].lower() if words else ""
     if kind not in _KINDS:
         raise InvalidTrigger(f"{text[:200]!r} is not a trigger: {_advice(words)}")
+    if "dialect" in options and kind != "cron":
+        raise InvalidTrigger(f"{brief(text)} is not a trigger: dialect= belongs to cron.")
     rule = " ".join(words[1:])
     if not rule:
         raise InvalidTrigger(
