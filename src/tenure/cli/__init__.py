@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "See it work: three nodes on SQLite, the leader killed before your eyes.",
     "status": "Who leads, which nodes live, what is due and waiting.",
     "schedules": "List, show, add, change, rename, pause, resume, run and remove schedules.",
+    "import": "Bring schedules from a crontab or from Kubernetes.",
     "enqueue": "Run a task once, without a schedule.",
     "runs": "List, show, cancel and retry runs.",
     "events": "List and follow events; see who has read them; what could not be delivered.",
@@ -31,6 +32,8 @@ COMMANDS = {
     "backup": "Copy a SQLite store to a file, while everything runs.",
 }
 
+_NAMES = {"import": "imports"}  # no module can be named like a keyword
+
 
 class Commands(click.Group):
     """A group whose commands are imported by name."""
@@ -41,7 +44,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"tenure.cli.{cmd_name}"), cmd_name)
+        name = _NAMES.get(cmd_name, cmd_name)
+        command = getattr(import_module(f"tenure.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -13,7 +13,7 @@ from typing import Any
 from tenure.errors import ConfigError, InvalidSchedule
 from tenure.model import OWN_LOCK, Change, Event, NewRun, Schedule, ScheduleSpec
 from tenure.printable import brief, nearest
-from tenure.schedules.changes import added, counting_alike, edited, is_stuck, replanned
+from tenure.schedules.changes import PAUSED, added, counting_alike, edited, is_stuck, replanned
 from tenure.schedules.event_drafts import emitting, refuse_emit, refuse_task, still_emitting
 from tenure.settings import Settings
 from tenure.tasks.arguments import check_name, idempotency_key, keywords, lock_key, nominal_time
@@ -41,14 +41,17 @@ class NewSchedule:
         kwargs: Mapping[str, Any] | None = None,
         emit: Event | None = None,
         tenant: str | None = None,
+        paused: bool | str = False,
         **policy: Any,
     ) -> None:
+        """`paused`: it is added, and does not fire until it is resumed; text is the reason."""
         self.name = name
         self.trigger = as_trigger(trigger)
         self.task = task
         self.kwargs = keywords(kwargs)
         self.emit = emit
         self.tenant = tenant
+        self.paused = _paused(paused)
         self.policy = policy
 
     def __repr__(self) -> str:
@@ -73,7 +76,8 @@ class Drafts:
 
     def addition(self, new: NewSchedule, now: datetime) -> Change:
         trigger = self._zoned(new.trigger)
-        return _check_occurs(added(self._spec(new), trigger, now), trigger, now)
+        change = _check_occurs(added(self._spec(new), trigger, now), trigger, now)
+        return change if new.paused is None else replace(change, active=False, reason=new.paused)
 
     def replacement(self, old: Schedule, new: NewSchedule, now: datetime) -> Change | None:
         """Make a stored schedule what it would be if it were added now. It keeps its plan if the
@@ -285,6 +289,17 @@ def new_schedule(entry: object) -> NewSchedule:
         return NewSchedule(**entry)
     except TypeError as error:  # a key that can be no argument, such as a number
         raise InvalidSchedule(f"it cannot be read: {error}.") from error
+
+
+def _paused(given: object) -> str | None:
+    """The reason with which it is stored; None if it is not paused."""
+    if isinstance(given, bool):
+        return PAUSED if given else None
+    if not isinstance(given, str) or not given.isprintable() or len(given) > 200:
+        raise InvalidSchedule(
+            f"paused={brief(given)}: give True, or the reason in up to 200 printable characters."
+        )
+    return f"{PAUSED}: {given}" if given else PAUSED
 
 
 def _name(entry: object) -> object:
