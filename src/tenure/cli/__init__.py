@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tenure.cli.anywhere import behind_the_command
 from tenure.cli.errors import GIVEN, told_plainly
 
 # Each command is the object of that name in the module of that name. The line beside it is here,
@@ -57,6 +58,7 @@ class Commands(click.Group):
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
     ) -> click.Context:
         given = list(args)
+        args = behind_the_command(given)
         with told_plainly(given):
             context = super().make_context(info_name, args, *rest, **extra)
         context.meta[GIVEN] = given
@@ -79,7 +81,8 @@ def main() -> None:
       tenure schedules show digest           when will it run; why did it not?
       tenure doctor --url sqlite:///jobs.db  what is wrong, and what to do
 
-    The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder. A URL with a
+    The store is --url, before or after the command, else $TENURE_URL, else
+    sqlite:///tenure.db in this folder. A URL with a
     password belongs in a file (--url-file, $TENURE_URL_FILE) or the variable, not in a
     command: every user of the machine can read the arguments of a process.
     Exit codes: 0 done; 1 the answer is no, or the command failed; 2 wrong usage.

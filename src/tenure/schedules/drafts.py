@@ -14,6 +14,7 @@ from tenure.errors import ConfigError, InvalidSchedule
 from tenure.model import OWN_LOCK, Change, Event, NewRun, Schedule, ScheduleSpec
 from tenure.printable import brief, nearest
 from tenure.schedules.changes import PAUSED, added, counting_alike, edited, is_stuck, replanned
+from tenure.schedules.event_drafts import POLICIES as OF_EVENTS
 from tenure.schedules.event_drafts import emitting, refuse_emit, refuse_task, still_emitting
 from tenure.settings import Settings
 from tenure.tasks.arguments import check_name, idempotency_key, keywords, lock_key, nominal_time
@@ -117,16 +118,18 @@ class Drafts:
 
     def _spec(self, new: NewSchedule) -> ScheduleSpec:
         """All but the trigger."""
+        defaults = {} if self._tasks is None else self._tasks.policies
         if new.emit is not None:
             of_task = {"task": new.task, "kwargs": new.kwargs}
-            return emitting(new.name, new.emit, new.tenant, new.policy, **of_task)
+            defaults = {name: value for name, value in defaults.items() if name in OF_EVENTS}
+            return emitting(new.name, new.emit, new.tenant, {**defaults, **new.policy}, **of_task)
         if new.task is None:
             raise InvalidSchedule(
                 f"schedule {brief(new.name)} has neither a task to run nor an event to emit: give"
                 " task=… or emit=Event(…)."
             )
         task = self._task(new.task)
-        policy = Policy.parse(f"schedule {brief(new.name)}", new.policy)
+        policy = Policy.parse(f"schedule {brief(new.name)}", {**defaults, **new.policy})
         known = task if isinstance(task, str) else task.name, frozenset(new.kwargs)
         if known not in self._checked:
             self._name_of(task, new.kwargs)

@@ -54,6 +54,9 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
         "--fold", type=click.Choice(["first", "second", "both"]), help="If the time occurs twice."
     )
     @click.option(
+        "--immediately", is_flag=True, help="For --every: first when the schedule is added."
+    )
+    @click.option(
         "--dialect", type=click.Choice(DIALECTS), help="Whose words --cron is in, if not cron's."
     )
     @functools.wraps(command)
@@ -61,6 +64,8 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
         kinds = {kind: text for kind in KINDS if (text := given.pop(kind)) is not None}
         names = ("tz", "start", "end", "jitter", "gap", "fold", "dialect")
         options = {name: value for name in names if (value := given.pop(name)) is not None}
+        if given.pop("immediately"):
+            options["immediately"] = True
         if except_dates:
             options["except_dates"] = list(except_dates)
         return command(*args, trigger=_made(kinds, options), **given)
