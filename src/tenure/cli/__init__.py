@@ -20,7 +20,7 @@ COMMANDS = {
     "demo": "See it work: three nodes on SQLite, the leader killed before your eyes.",
     "status": "Who leads, which nodes live, what is due and waiting.",
     "schedules": "List, show, add, change, rename, pause, resume, run and remove schedules.",
-    "import": "Bring schedules from a crontab or from Kubernetes.",
+    "import": "Bring schedules from APScheduler, a crontab or Kubernetes.",
     "enqueue": "Run a task once, without a schedule.",
     "runs": "List, show, cancel and retry runs.",
     "events": "List and follow events; see who has read them; what could not be delivered.",

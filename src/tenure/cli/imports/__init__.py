@@ -11,6 +11,7 @@ import click
 
 # Each source is the command of that name in the module of that name, imported when it is used.
 SOURCES = {
+    "apscheduler": "The jobs of an APScheduler 3 scheduler and its job stores.",
     "crontab": "The lines of a crontab.",
     "kubernetes": "CronJob manifests, as JSON or YAML.",
 }
@@ -37,7 +38,7 @@ class Sources(click.Group):
 
 @click.group(cls=Sources)
 def imports() -> None:
-    """Bring schedules from a crontab or from Kubernetes.
+    """Bring schedules from APScheduler, a crontab or Kubernetes.
 
     The source is only read. What could be read is written as JSON lines, for you to look at; what
     could not is named, with the reason. Then add them: tenure schedules add --file.
