@@ -1,4 +1,4 @@
-"""The pytest plugin of Tenure: the fixture `tenure_world`.
+"""The pytest plugin of Tenure: the fixtures `tenure_world` and `tenure_recording`.
 
 It is a package of its own because pytest imports it at every start, and `import tenure` would be
 part of that. Tenure is imported by the first test that asks for the fixture.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from tenure.testing.recorder import Recording
     from tenure.testing.world import World
 
 
@@ -28,5 +29,19 @@ def tenure_world() -> Iterator[Callable[..., World]]:
 
         def make(scheduler: Any, **options: Any) -> World:
             return stack.enter_context(testing(scheduler, **options))
+
+        yield make
+
+
+@pytest.fixture
+def tenure_recording() -> Iterator[Callable[..., Recording]]:
+    """Records what your application asks of a scheduler, until the test ends:
+    `recorded = tenure_recording(scheduler)`."""
+    from tenure.testing import recording
+
+    with ExitStack() as stack:
+
+        def make(scheduler: Any) -> Recording:
+            return stack.enter_context(recording(scheduler))
 
         yield make

@@ -54,6 +54,10 @@ def content(folder: Path) -> dict[str, str]:
         ("sqlite://tenure.db", "two slashes where three are needed: write sqlite:///tenure.db"),
         ("sqlite:///:memory:", "names no file"),
         ("sqlite:///", "names no file"),
+        ("sqlite:///file:app?mode=memory&cache=shared", "a file: URI in place of a path"),
+        ("sqlite:///file:app.db", "a file: URI in place of a path"),
+        ("sqlite:///jobs.db?timeout=5", "leave them out (sqlite:///jobs.db)"),
+        ("sqlite:///jobs.db?", "leave them out (sqlite:///jobs.db)"),
     ],
 )
 def test_url_that_cannot_be_right_is_refused_by_the_constructor(

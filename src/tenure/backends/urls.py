@@ -107,7 +107,7 @@ def file_in(text: str) -> str | None:
 def sqlite_path(url: str) -> Path:
     """The file that a sqlite:// URL names."""
     whole = url.partition("://")[2]
-    rest = whole.partition("?")[0]
+    rest, question, _ = whole.partition("?")
     if rest and not rest.startswith("/"):
         name = file_in(rest)
         example = name or "jobs.db"
@@ -128,6 +128,17 @@ def sqlite_path(url: str) -> Path:
             "this sqlite:// URL does not name a file: it has a user and password, like the URL of a"
             " server, or characters that no file name has. Write sqlite:///relative/path.db or"
             " sqlite:////absolute/path.db."
+        )
+    if path.lower().startswith("file:"):
+        raise ConfigError(
+            "this sqlite:// URL has a file: URI in place of a path, and Tenure would create files"
+            " of that name. Write sqlite:///relative/path.db or sqlite:////absolute/path.db. A"
+            " database in memory cannot be shared: for tests use memory://."
+        )
+    if question:
+        raise ConfigError(
+            f"{shown(url)} is followed by ? and parameters, and a SQLite URL has none here: leave"
+            f" them out ({shown(url)}). If ? belongs to the file's name, write it as %3F."
         )
     return Path(path)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tenure.cli.anywhere import behind_the_command
 from tenure.cli.errors import GIVEN, told_plainly
 
 # Each command is the object of that name in the module of that name. The line beside it is here,
@@ -19,6 +20,7 @@ COMMANDS = {
     "demo": "See it work: three nodes on SQLite, the leader killed before your eyes.",
     "status": "Who leads, which nodes live, what is due and waiting.",
     "schedules": "List, show, add, change, rename, pause, resume, run and remove schedules.",
+    "import": "Bring schedules from APScheduler, a crontab or Kubernetes.",
     "enqueue": "Run a task once, without a schedule.",
     "runs": "List, show, cancel and retry runs.",
     "events": "List and follow events; see who has read them; what could not be delivered.",
@@ -31,6 +33,8 @@ COMMANDS = {
     "backup": "Copy a SQLite store to a file, while everything runs.",
 }
 
+_NAMES = {"import": "imports"}  # no module can be named like a keyword
+
 
 class Commands(click.Group):
     """A group whose commands are imported by name."""
@@ -41,7 +45,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"tenure.cli.{cmd_name}"), cmd_name)
+        name = _NAMES.get(cmd_name, cmd_name)
+        command = getattr(import_module(f"tenure.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -53,6 +58,7 @@ class Commands(click.Group):
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
     ) -> click.Context:
         given = list(args)
+        args = behind_the_command(given)
         with told_plainly(given):
             context = super().make_context(info_name, args, *rest, **extra)
         context.meta[GIVEN] = given
@@ -75,7 +81,8 @@ def main() -> None:
       tenure schedules show digest           when will it run; why did it not?
       tenure doctor --url sqlite:///jobs.db  what is wrong, and what to do
 
-    The store is --url, else $TENURE_URL, else sqlite:///tenure.db in this folder. A URL with a
+    The store is --url, before or after the command, else $TENURE_URL, else
+    sqlite:///tenure.db in this folder. A URL with a
     password belongs in a file (--url-file, $TENURE_URL_FILE) or the variable, not in a
     command: every user of the machine can read the arguments of a process.
     Exit codes: 0 done; 1 the answer is no, or the command failed; 2 wrong usage.

@@ -9,6 +9,7 @@ import traceback
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -20,6 +21,16 @@ from tenure.scheduler.async_scheduler import AsyncScheduler
 from tenure.scheduler.scheduler import Scheduler
 
 _OURS = str(Path(tenure.__file__).parent) + os.sep
+
+
+def load_any(target: str) -> Any:
+    """Whatever MODULE:ATTR is."""
+    module_name, attribute = _split(target)
+    module = _import(module_name, whole_traceback=False)
+    try:
+        return attrgetter(attribute)(module)
+    except AttributeError:
+        raise Failed(f"{module_name} has no {attribute!r}.") from None
 
 
 def load(target: str, *, whole_traceback: bool = False) -> Scheduler | AsyncScheduler:

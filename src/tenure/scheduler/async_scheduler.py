@@ -7,13 +7,14 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from tenure.model import Attempt, Event, Occurrence, RunRecord, Schedule
 from tenure.process.garbage import leave_out_what_stays
 from tenure.scheduler import transaction
 from tenure.scheduler.async_consumer import AsyncConsumer
 from tenure.scheduler.base import BaseScheduler
+from tenure.scheduler.blocking import Blocking
 from tenure.scheduler.following import IDLE
 from tenure.scheduler.runtime import enabled
 from tenure.schedules.drafts import UNCHANGED, Entries, NewSchedule
@@ -22,10 +23,17 @@ from tenure.tasks.emitting import emission
 from tenure.triggers import Explanation, Trigger
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class AsyncScheduler(BaseScheduler):
     """A scheduler for asyncio programs: coroutine tasks run on the loop that starts it."""
+
+    @property
+    def blocking(self) -> Blocking:
+        """This scheduler for plain functions, such as handlers that run on threads:
+        `scheduler.blocking.enqueue(resize, kwargs=…)`."""
+        return Blocking(self)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT, then hand over."""
@@ -145,8 +153,13 @@ class AsyncScheduler(BaseScheduler):
             connection, lambda editor: editor.rename(name, to, expected_version)
         )
 
-    async def get(self, name: str) -> Schedule:
-        return await self._call(self._runtime.get(name))
+    @overload
+    async def get(self, name: str) -> Schedule: ...
+    @overload
+    async def get(self, name: str, default: D) -> Schedule | D: ...
+
+    async def get(self, name: str, default: Any = UNCHANGED) -> Any:
+        return await self._call(self._runtime.get(name, default))
 
     async def preview(self, name: str, n: int = 5) -> list[Explanation]:
         return await self._call(self._runtime.preview(name, n))

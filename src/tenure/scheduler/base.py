@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -48,6 +48,7 @@ class BaseScheduler:
         settings: Settings | None = None,
         workers_env: str | None = None,
         clock: Clock | None = None,
+        policies: Mapping[str, Any] | None = None,
     ) -> None:
         """Say which store, and how this node behaves.
 
@@ -71,6 +72,8 @@ class BaseScheduler:
             settings: all settings at once, instead of ttl, concurrency, queues and leads.
             workers_env: a variable, such as "WEB_CONCURRENCY", that must not ask for more than one
                 worker, or the start stops: see `check_workers`. For programs that support one.
+            policies: what holds for tasks and schedules that do not say it themselves, such as
+                {"retries": 3, "catch_up": "none"}.
         """
         given = {"ttl": ttl, "concurrency": concurrency, "queues": queues, "leads": leads}
         given = {name: value for name, value in given.items() if value is not None}
@@ -90,6 +93,7 @@ class BaseScheduler:
             workers_env=workers_env,
             clock=clock,
             relays=relays,
+            policies=policies,
         )
         self._serve_health(health)
         self.tasks: Tasks = self._runtime.tasks

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -50,7 +50,7 @@ from tenure.scheduler.role import check_role
 from tenure.schedules.changes import trigger_of
 from tenure.schedules.control import RunControl, chosen_runs
 from tenure.schedules.declarations import collect
-from tenure.schedules.drafts import Drafts
+from tenure.schedules.drafts import UNCHANGED, Drafts
 from tenure.schedules.editor import Editor
 from tenure.settings import Settings
 from tenure.tasks.arguments import run_number, seconds
@@ -79,6 +79,7 @@ class Runtime:
         workers_env: str | None = None,
         clock: Clock | None = None,
         relays: Sequence[Relay] = (),
+        policies: Mapping[str, Any] | None = None,
     ) -> None:
         self.url = resolve(url)
         self._store = url
@@ -88,7 +89,7 @@ class Runtime:
         self.address = Address(self.url, namespace, leases if isinstance(leases, str) else None)
         self.app = app
         self.settings = settings or Settings()
-        self.tasks = Tasks(self.tz)
+        self.tasks = Tasks(self.tz, policies=policies)
         self.thread = LoopThread()
         self.node: Node | None = None
         self._clock = clock or SystemClock()
@@ -318,8 +319,9 @@ class Runtime:
             ) from error
         return await transaction.ready(backend)
 
-    async def get(self, name: str) -> Schedule:
-        return await self.editor(await self.backend()).get(name)
+    async def get(self, name: str, default: Any = UNCHANGED) -> Any:
+        editor = self.editor(await self.backend())
+        return await (editor.get(name) if default is UNCHANGED else editor.get_or(name, default))
 
     async def preview(self, name: str, n: int) -> list[Explanation]:
         schedule, now = await self.get(name), await (await self.backend()).now()

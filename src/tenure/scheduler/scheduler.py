@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from tenure.errors import ConfigError
 from tenure.model import Attempt, Event, Occurrence, RunRecord, Schedule
@@ -22,6 +22,7 @@ from tenure.tasks.emitting import emission
 from tenure.triggers import Explanation, Trigger
 
 T = TypeVar("T")
+D = TypeVar("D")
 INTERRUPTED = 130
 """The exit code of a process that was told to end at once."""
 
@@ -165,8 +166,14 @@ class Scheduler(BaseScheduler):
         stay with it."""
         return self._edit(connection, lambda editor: editor.rename(name, to, expected_version))
 
-    def get(self, name: str) -> Schedule:
-        return self._call(self._runtime.get(name))
+    @overload
+    def get(self, name: str) -> Schedule: ...
+    @overload
+    def get(self, name: str, default: D) -> Schedule | D: ...
+
+    def get(self, name: str, default: Any = UNCHANGED) -> Any:
+        """The schedule of that name. If there is none, `default`; without one, `NotFound`."""
+        return self._call(self._runtime.get(name, default))
 
     def preview(self, name: str, n: int = 5) -> list[Explanation]:
         """The next occurrences of a schedule, each with the rule that applied."""

@@ -54,7 +54,10 @@ def counting_alike(old: Schedule, trigger: triggers.Trigger) -> triggers.Trigger
     what is said once more does not begin once more."""
     try:
         begins = getattr(triggers.load(old.spec.trigger), "begins", None)
-        alike = trigger if begins is None else trigger.anchored(begins)
+        if begins is None:
+            return trigger
+        counts = trigger.counting_from if isinstance(trigger, Every) else trigger.anchored
+        alike = counts(begins)
     except InvalidTrigger:
         return trigger
     return alike if triggers.dump(alike) == old.spec.trigger else trigger

@@ -13,7 +13,8 @@ from typing import Any
 from tenure.errors import ConfigError, InvalidSchedule
 from tenure.model import OWN_LOCK, Change, Event, NewRun, Schedule, ScheduleSpec
 from tenure.printable import brief, nearest
-from tenure.schedules.changes import added, counting_alike, edited, is_stuck, replanned
+from tenure.schedules.changes import PAUSED, added, counting_alike, edited, is_stuck, replanned
+from tenure.schedules.event_drafts import POLICIES as OF_EVENTS
 from tenure.schedules.event_drafts import emitting, refuse_emit, refuse_task, still_emitting
 from tenure.settings import Settings
 from tenure.tasks.arguments import check_name, idempotency_key, keywords, lock_key, nominal_time
@@ -41,14 +42,17 @@ class NewSchedule:
         kwargs: Mapping[str, Any] | None = None,
         emit: Event | None = None,
         tenant: str | None = None,
+        paused: bool | str = False,
         **policy: Any,
     ) -> None:
+        """`paused`: it is added, and does not fire until it is resumed; text is the reason."""
         self.name = name
         self.trigger = as_trigger(trigger)
         self.task = task
         self.kwargs = keywords(kwargs)
         self.emit = emit
         self.tenant = tenant
+        self.paused = _paused(paused)
         self.policy = policy
 
     def __repr__(self) -> str:
@@ -73,7 +77,8 @@ class Drafts:
 
     def addition(self, new: NewSchedule, now: datetime) -> Change:
         trigger = self._zoned(new.trigger)
-        return _check_occurs(added(self._spec(new), trigger, now), trigger, now)
+        change = _check_occurs(added(self._spec(new), trigger, now), trigger, now)
+        return change if new.paused is None else replace(change, active=False, reason=new.paused)
 
     def replacement(self, old: Schedule, new: NewSchedule, now: datetime) -> Change | None:
         """Make a stored schedule what it would be if it were added now. It keeps its plan if the
@@ -113,16 +118,18 @@ class Drafts:
 
     def _spec(self, new: NewSchedule) -> ScheduleSpec:
         """All but the trigger."""
+        defaults = {} if self._tasks is None else self._tasks.policies
         if new.emit is not None:
             of_task = {"task": new.task, "kwargs": new.kwargs}
-            return emitting(new.name, new.emit, new.tenant, new.policy, **of_task)
+            defaults = {name: value for name, value in defaults.items() if name in OF_EVENTS}
+            return emitting(new.name, new.emit, new.tenant, {**defaults, **new.policy}, **of_task)
         if new.task is None:
             raise InvalidSchedule(
                 f"schedule {brief(new.name)} has neither a task to run nor an event to emit: give"
                 " task=… or emit=Event(…)."
             )
         task = self._task(new.task)
-        policy = Policy.parse(f"schedule {brief(new.name)}", new.policy)
+        policy = Policy.parse(f"schedule {brief(new.name)}", {**defaults, **new.policy})
         known = task if isinstance(task, str) else task.name, frozenset(new.kwargs)
         if known not in self._checked:
             self._name_of(task, new.kwargs)
@@ -285,6 +292,17 @@ def new_schedule(entry: object) -> NewSchedule:
         return NewSchedule(**entry)
     except TypeError as error:  # a key that can be no argument, such as a number
         raise InvalidSchedule(f"it cannot be read: {error}.") from error
+
+
+def _paused(given: object) -> str | None:
+    """The reason with which it is stored; None if it is not paused."""
+    if isinstance(given, bool):
+        return PAUSED if given else None
+    if not isinstance(given, str) or not given.isprintable() or len(given) > 200:
+        raise InvalidSchedule(
+            f"paused={brief(given)}: give True, or the reason in up to 200 printable characters."
+        )
+    return f"{PAUSED}: {given}" if given else PAUSED
 
 
 def _name(entry: object) -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from tenure import triggers
 from tenure.backends.address import NOWHERE, Address
@@ -22,6 +22,7 @@ from tenure.schedules.drafts import UNCHANGED, Drafts, Entries, NewSchedule
 from tenure.tasks.arguments import check_name, idempotency_key
 from tenure.triggers import Trigger
 
+T = TypeVar("T")
 ATTEMPTS = 20
 BACKFILL_LIMIT = 1_000
 _INSTANT = timedelta(microseconds=1)
@@ -166,6 +167,10 @@ class Editor:
             listing = self._at.command("schedules", "list")
             raise NotFound(f"no schedule named {name!r}. `{listing}` shows those that exist.")
         return found
+
+    async def get_or(self, name: str, default: T) -> Schedule | T:
+        """The same, or `default` if there is none."""
+        return (await self._schedules.find([name])).get(name, default)
 
     async def run_now(self, name: str, key: str | None = None) -> RunRecord | None:
         """The run; None if an unfinished one made it be skipped, or if it emits an event."""

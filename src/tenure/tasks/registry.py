@@ -24,8 +24,11 @@ R = TypeVar("R")
 class Tasks:
     """A module's tasks, declared without a scheduler: `scheduler.include(tasks)`."""
 
-    def __init__(self, tz: str | None = None) -> None:
-        """`tz`: the time zone of triggers that name none; by default the scheduler's."""
+    def __init__(self, tz: str | None = None, *, policies: Mapping[str, Any] | None = None) -> None:
+        """`tz`: the time zone of triggers that name none; by default the scheduler's. `policies`:
+        what holds for tasks that do not say it themselves, such as {"retries": 3}."""
+        self.policies = dict(policies or {})
+        Policy.parse("policies", self.policies)
         self._tasks: dict[str, Task] = {}
         self._tz = zones.name(tz)
         self.wrappers: list[Callable[[Callable[[], Any], Run], Any]] = []
@@ -98,12 +101,14 @@ class Tasks:
         check_name(name, "task")
         what, names = f"task {name!r}", Options.names()
         options = {option: given.pop(option) for option in names if option in given}
+        own = {**self.policies, **given, **(policy or {})}
         task = Task(
             name=name,
             function=function,
             trigger=made,
             kwargs=dict(kwargs),
-            policy=Policy.parse(what, {**given, **(policy or {})}),
+            policy=Policy.parse(what, own),
+            given=own,
             tenant=tenant,
             run_parameter=run_parameter(function),
             is_async=is_async(function),
@@ -133,6 +138,9 @@ class Tasks:
             )
         if task.trigger is not None and self._tz is not None:
             task = replace(task, trigger=task.trigger.zoned(self._tz))
+        if not self.policies.keys() <= task.given.keys():  # it was declared elsewhere
+            given = {**self.policies, **task.given}
+            task = replace(task, given=given, policy=Policy.parse(f"task {task.name!r}", given))
         self._tasks[task.name] = task
 
     def __getitem__(self, name: str) -> Task:

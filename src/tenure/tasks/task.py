@@ -28,6 +28,8 @@ class Task:
     trigger: Trigger | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What of the policy was said; a scheduler may have defaults for the rest."""
     tenant: str | None = None
     run_parameter: str | None = None
     """The parameter that is filled with the `Run`, if there is one."""

@@ -14,9 +14,10 @@ from tenure.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from tenure.scheduler.base import BaseScheduler
+    from tenure.testing.recorder import Recording
     from tenure.testing.world import World
 
-__all__ = ["FakeClock", "testing"]
+__all__ = ["FakeClock", "recording", "testing"]
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -39,3 +40,14 @@ def testing(  # no test, in spite of its name; what is below says so to pytest
 
 
 testing.__test__ = False  # type: ignore[attr-defined]
+
+
+def recording(scheduler: BaseScheduler) -> Recording:
+    """Your scheduler with nothing started: `with recording(scheduler) as recorded:`.
+
+    `add`, `put`, `enqueue` and `emit` are recorded in memory, whatever `connection=` they are
+    given, and nothing is opened at its URL. `recorded.run()` executes what was enqueued.
+    """
+    from tenure.testing.recorder import Recording
+
+    return Recording(scheduler)

@@ -17,12 +17,13 @@ from tenure.triggers.base import Bounded
 from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.cron_days import Times, days_of
+from tenure.triggers.cron_dialects import Dialect, read_dialect
 from tenure.triggers.cron_fields import read, split
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.walls import Policy, Walls, following, preceding
 
-_KEYS = KEYS | {"type", "v", "expression"}
+_KEYS = KEYS | {"type", "v", "expression", "dialect"}
 
 
 @within_calendar
@@ -36,6 +37,7 @@ def cron(
     jitter: float = 0,
     gap: Gap | None = None,
     fold: Fold | None = None,
+    dialect: Dialect | None = None,
 ) -> Cron:
     """At the times of a cron expression: 5 fields, 6 with seconds first, or @daily etc.
 
@@ -49,28 +51,40 @@ def cron(
         jitter: the most seconds by which an occurrence is delayed; always the same for each one.
         gap: a local time that the clocks skip runs just "after" the gap, or is left out: "skip".
         fold: a local time that occurs twice runs at the "first", the "second", or "both".
+        dialect: "apscheduler" or "celery", for an expression that was written for one of them: the
+            day of month and the day of week must both match, and their numbers are those there.
 
     >>> cron("0 7 * * MON-FRI", tz="Europe/Berlin")
+    >>> cron("0 9 * * 1", dialect="apscheduler")    # Tuesdays
     """
     options = Options.given(tz, start, end, except_dates, jitter, gap, fold)
-    return check_occurs(Cron(expression, options))
+    return check_occurs(Cron(expression, options, dialect))
 
 
 @dataclass(frozen=True, slots=True)
 class Cron(Bounded):
     """Made by `cron()`."""
 
-    VERSIONS: ClassVar = (1,)
+    VERSIONS: ClassVar = (1, 2)
 
     expression: str
     options: Options = PLAIN
+    dialect: str | None = None
     _times: Times = field(init=False, repr=False, compare=False)
     _policy: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        fields = split(self.expression)
-        second, minute, hour, day, month, weekday = read(self.expression, fields)
-        days = days_of(day, month, weekday, fields[3][0] == "*" or fields[5][0] == "*")
+        if self.dialect is None:
+            fields = split(self.expression)
+            allowed = tuple(read(self.expression, fields))
+            both = fields[3][0] == "*" or fields[5][0] == "*"
+            fixed = all(text[0] != "*" for text in fields[:3])
+            gap, fold = ("after", "first") if fixed else ("skip", "both")
+        else:
+            meant = read_dialect(self.expression, self.dialect)
+            allowed, both, gap, fold = meant.allowed, True, meant.gap, meant.fold
+        second, minute, hour, day, month, weekday = allowed
+        days = days_of(day, month, weekday, both)
         if not days.possible:
             raise InvalidTrigger(
                 f"cron({self.expression!r}) has no occurrence: there is no day that matches its day"
@@ -78,9 +92,7 @@ class Cron(Bounded):
             )
         object.__setattr__(self, "options", self.options.from_instant())
         object.__setattr__(self, "_times", Times(days, hour, minute, second))
-        fixed = all(text[0] != "*" for text in fields[:3])
-        policy = self.options.policy(*(("after", "first") if fixed else ("skip", "both")))
-        object.__setattr__(self, "_policy", policy)
+        object.__setattr__(self, "_policy", self.options.policy(gap, fold))
 
     @property
     def walls(self) -> tuple[Walls, Policy]:
@@ -96,18 +108,22 @@ class Cron(Bounded):
         return preceding(self._times, self._policy, moment)
 
     def to_json(self) -> dict[str, Any]:
+        # Without a dialect as version 1, which older nodes of a rolling upgrade can read.
+        spoken = {} if self.dialect is None else {"dialect": self.dialect}
         return {
             "type": "cron",
-            "v": 1,
+            "v": 2 if spoken else 1,
             "expression": self.expression,
+            **spoken,
             **self.options.to_json(),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Cron:
         check_version(data, cls.VERSIONS)
-        check_keys(data, _KEYS)
-        return cls(data["expression"], Options.from_json(data))
+        check_keys(data, _KEYS if data["v"] > 1 else _KEYS - {"dialect"})
+        return cls(data["expression"], Options.from_json(data), data.get("dialect"))
 
     def __str__(self) -> str:
-        return f"cron {self.expression}{self.options.words()}"
+        spoken = "" if self.dialect is None else f" dialect={self.dialect}"
+        return f"cron {self.expression}{spoken}{self.options.words()}"

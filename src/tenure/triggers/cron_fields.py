@@ -53,15 +53,22 @@ Item = int | tuple[int, int]
 
 
 def split(expression: str) -> list[str]:
-    """The six fields of an expression, upper case; seconds are 0 if it has five."""
+    """The six fields of an expression, which may be a nickname."""
+    text = _checked(expression)
+    return given_fields(_nickname(text) if text.startswith("@") else expression)
+
+
+def _checked(expression: str) -> str:
     if not isinstance(expression, str):
         raise InvalidTrigger(f"cron({brief(expression)}): give text, such as cron('0 7 * * *').")
     if len(expression) > LONGEST:
         raise InvalidTrigger(f"the cron expression is longer than {LONGEST} characters.")
-    text = expression.strip()
-    if text.startswith("@"):
-        text = _nickname(text)
-    fields = text.upper().split()
+    return expression.strip()
+
+
+def given_fields(expression: str) -> list[str]:
+    """The six fields as they are written, upper case; seconds are 0 if there are five."""
+    fields = _checked(expression).upper().split()
     if len(fields) == 5:
         return ["0", *fields]
     if len(fields) != 6:

@@ -23,6 +23,7 @@ from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.steps import Steps
 from tenure.triggers.walls import INSTANT, Policy, Walls, following, preceding
 
+_TICK = timedelta(milliseconds=1)
 _KEYS = (KEYS - {"start"}) | {"type", "v", "seconds", "days", "months", "anchor", "from_start"}
 
 
@@ -47,12 +48,14 @@ def every(
     jitter: float = 0,
     gap: Gap | None = None,
     fold: Fold | None = None,
+    immediately: bool = False,
 ) -> Every:
     """At a fixed interval, counted from `start` or from when the schedule was created.
 
     A timedelta is a duration, as seconds are: timedelta(days=1) is 24 hours, whatever the clocks
     do. Without `start` the first occurrence is one interval after creation; with it, that is the
-    first.
+    first. With `immediately` the first is when the schedule is created; one that exists already
+    does not begin again.
     For days and longer, a `start` without an offset that the clocks skip or repeat follows `gap`
     and `fold`, and what comes after keeps its time of day. The other options are those of `cron`.
 
@@ -73,10 +76,12 @@ def every(
         months=months,
         years=years,
     )
+    if start is not None and immediately:
+        raise InvalidTrigger("start= and immediately= both say when to begin: give one of them.")
     trigger = Every(
         interval=length,
         anchor=None if start is None else moments.read("start", start),
-        from_start=start is not None,
+        from_start=start is not None or bool(immediately),
         options=Options.given(tz, None, end, except_dates, jitter, gap, fold),
     )
     return trigger if trigger.anchor is None else check_occurs(trigger)
@@ -86,13 +91,13 @@ def every(
 class Every(Bounded):
     """Made by `every()`."""
 
-    VERSIONS: ClassVar = (1, 2, 3)
+    VERSIONS: ClassVar = (1, 2, 3, 4)
 
     interval: Interval
     anchor: datetime | None = None
     """In UTC; without a zone as long as it may still be given one, or if the clocks skip it."""
     from_start: bool = False
-    """The anchor is itself an occurrence: it was given as `start`."""
+    """The anchor is itself an occurrence: it was given as `start`, or will be the creation."""
     options: Options = PLAIN
     _first: datetime | None = field(init=False, repr=False, compare=False)
     _exact: bool = field(init=False, repr=False, compare=False)
@@ -178,7 +183,13 @@ class Every(Bounded):
         if zoned.anchor is not None:
             return zoned
         anchor = now.replace(microsecond=now.microsecond // 1000 * 1000)
-        return check_occurs(replace(zoned, anchor=anchor))
+        # An occurrence of its own comes after now: a plan begins with what is still to come.
+        return check_occurs(replace(zoned, anchor=anchor + _TICK if self.from_start else anchor))
+
+    def counting_from(self, begins: datetime) -> Every:
+        """As it was anchored when `begins` came out of it."""
+        at_once = self.from_start and self.anchor is None
+        return self.anchored(begins - _TICK if at_once else begins)
 
     def _after(self, moment: datetime) -> datetime | None:
         first = self._anchor
@@ -216,6 +227,8 @@ class Every(Bounded):
         version = 1 if not self.interval.months and options.keys() <= {"tz"} else 2
         if self.anchor is not None and self.anchor.tzinfo is None:
             version = 3
+        if self.anchor is None and self.from_start:
+            version = 4
         return {
             "type": "every",
             "v": version,
@@ -241,4 +254,5 @@ class Every(Bounded):
         )
 
     def __str__(self) -> str:
-        return f"every {self.interval}{self.options.words(zone=not self.interval.seconds)}"
+        at_once = " immediately" if self.from_start and self.anchor is None else ""
+        return f"every {self.interval}{at_once}{self.options.words(zone=not self.interval.seconds)}"

@@ -6,8 +6,9 @@ cron 0 7 * * MON-FRI                  cron @daily
 at 2026-12-31T18:00                   rrule FREQ=MONTHLY;BYDAY=-1FR
 
 Options follow as name=value, under their names in Python: tz=Europe/Berlin start=2026-01-01
-end=2026-12-31 except_dates=2026-12-24,2026-12-25 jitter=30s gap=skip fold=both. The stored form,
-a JSON object, is understood as well.
+end=2026-12-31 except_dates=2026-12-24,2026-12-25 jitter=30s gap=skip fold=both; for cron also
+dialect=apscheduler, for every immediately=yes. The stored form, a JSON object, is understood as
+well.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tenure.triggers.every import every
 from tenure.triggers.rrule import rrule
 from tenure.triggers.stored import load
 
-_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold)=(\S*)")
+_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold|dialect|immediately)=(\S*)")
 _UNITS = {
     "seconds": ("s", "sec", "secs", "second", "seconds"),
     "minutes": ("m", "min", "mins", "minute", "minutes"),
@@ -37,6 +38,7 @@ _UNITS = {
 }
 _UNIT = {short: unit for unit, shorts in _UNITS.items() for short in shorts}
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)?\s*([a-z]+)\s*", re.ASCII)
+_YES, _NO = {"yes", "true", "1"}, {"no", "false", "0"}
 _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
@@ -67,6 +69,7 @@ def parse(text: str, **options: Any) -> Trigger:
     kind = words[0].lower() if words else ""
     if kind not in _KINDS:
         raise InvalidTrigger(f"{text[:200]!r} is not a trigger: {_advice(words)}")
+    _check_options(text, kind, options)
     rule = " ".join(words[1:])
     if not rule:
         raise InvalidTrigger(
@@ -80,6 +83,12 @@ def parse(text: str, **options: Any) -> Trigger:
         rule = "\n ".join(words[1:])
     makers: dict[str, Callable[..., Trigger]] = {"cron": cron, "at": at, "rrule": rrule}
     return makers[kind](rule, **options)
+
+
+def _check_options(text: str, kind: str, options: dict[str, Any]) -> None:
+    for option, only in (("dialect", "cron"), ("immediately", "every")):
+        if option in options and kind != only:
+            raise InvalidTrigger(f"{brief(text)} is not a trigger: {option}= belongs to {only}.")
 
 
 _KINDS = {
@@ -124,6 +133,10 @@ def _advice(words: list[str]) -> str:
 def _option(name: str, value: str) -> Any:
     if name == "except_dates":
         return value.split(",")
+    if name == "immediately":
+        if value.lower() not in _YES | _NO:
+            raise InvalidTrigger(f"immediately={brief(value)}: write yes or no.")
+        return value.lower() in _YES
     return seconds("jitter", value) if name == "jitter" else value
 
 

@@ -229,3 +229,14 @@ def test_tenant_can_be_changed_and_taken_away(scheduler: Scheduler) -> None:
     assert scheduler.update("a", tenant="zenith").spec.tenant == "zenith"
     assert scheduler.schedules(tenant="acme") == []
     assert scheduler.update("a", tenant=None).spec.tenant is None
+
+
+def test_a_schedule_may_be_added_paused() -> None:
+    drafts = Drafts()
+    change = drafts.addition(
+        NewSchedule("digest", "every 5m", task="send", paused="not reviewed"), NOW
+    )
+    assert (change.active, change.reason) == (False, "paused: not reviewed")
+    assert drafts.addition(NewSchedule("digest", "every 5m", task="send"), NOW).active
+    with pytest.raises(InvalidSchedule, match="paused=7: give True, or the reason"):
+        NewSchedule("digest", "every 5m", task="send", paused=7)  # type: ignore[arg-type]

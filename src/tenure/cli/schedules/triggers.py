@@ -19,6 +19,7 @@ from tenure.process.clock import SystemClock
 from tenure.schedules.changes import trigger_of
 from tenure.triggers import Explanation, Trigger, moments
 from tenure.triggers import parse as parse_trigger
+from tenure.triggers.cron_dialects import DIALECTS
 from tenure.triggers.text import seconds
 
 KINDS = ("every", "cron", "at", "rrule")
@@ -52,11 +53,19 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--fold", type=click.Choice(["first", "second", "both"]), help="If the time occurs twice."
     )
+    @click.option(
+        "--immediately", is_flag=True, help="For --every: first when the schedule is added."
+    )
+    @click.option(
+        "--dialect", type=click.Choice(DIALECTS), help="Whose words --cron is in, if not cron's."
+    )
     @functools.wraps(command)
     def wrapper(*args: Any, except_dates: tuple[str, ...], **given: Any) -> Any:
         kinds = {kind: text for kind in KINDS if (text := given.pop(kind)) is not None}
-        names = ("tz", "start", "end", "jitter", "gap", "fold")
+        names = ("tz", "start", "end", "jitter", "gap", "fold", "dialect")
         options = {name: value for name in names if (value := given.pop(name)) is not None}
+        if given.pop("immediately"):
+            options["immediately"] = True
         if except_dates:
             options["except_dates"] = list(except_dates)
         return command(*args, trigger=_made(kinds, options), **given)

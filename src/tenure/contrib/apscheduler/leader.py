@@ -1,8 +1,5 @@
 """An APScheduler 3 scheduler that runs only while this process leads.
 
-    with guard(jobs, "sqlite:///app.db"):         # a BackgroundScheduler
-    async with guard(jobs, "sqlite:///app.db"):   # an AsyncIOScheduler
-
 Its jobs stay as they are. It is started when this process comes to lead, paused as soon as that is
 no longer certain, and resumed when it is. Besides, each time it looks for due jobs it is asked
 whether this process leads *at this instant*: a process that was frozen past its lease wakes up
@@ -12,8 +9,9 @@ with timers that are due, and nobody has told it anything yet.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -39,6 +37,8 @@ def guard(
     name: str = "apscheduler",
     ttl: float = 15.0,
     namespace: str = "default",
+    on_lead: Callable[[], Any] | None = None,
+    on_stop: Callable[[], Any] | None = None,
 ) -> Guard:
     """Let an APScheduler run in one process at a time. Do not start it yourself.
 
@@ -47,9 +47,14 @@ def guard(
         leases: the store's URL, as for `Leases`, or a `Leases` that you have.
         name: of the lease. Schedulers with different jobs need different names.
         ttl: how long others wait for a process that is frozen or cut off.
+        on_lead: called when this process leads, after the jobs are running; a coroutine function is
+            awaited on the loop of `async with`.
+        on_stop: called when it no longer does, after the jobs are paused or shut down.
     """
     own = None if isinstance(leases, Leases) else Leases(leases, namespace=namespace)
-    return Guard(scheduler, leases if isinstance(leases, Leases) else own, own, name, ttl)
+    made = Guard(scheduler, leases if isinstance(leases, Leases) else own, own, name, ttl)
+    made.on_lead, made.on_stop = on_lead, on_stop
+    return made
 
 
 class Guard:
@@ -66,6 +71,9 @@ class Guard:
                 " Use a BackgroundScheduler, and wait in your own code."
             )
         assert leases is not None
+        self.on_lead: Callable[[], Any] | None = None
+        self.on_stop: Callable[[], Any] | None = None
+        self._leads = threading.Event()
         self._scheduler = scheduler
         self._own = own
         self._term: int | None = None
@@ -88,6 +96,20 @@ class Guard:
         """For long jobs: `lease.check()` between steps, `lease.fence()` in a transaction."""
         return self._leadership.lease
 
+    def wait_until_leading(self, timeout: float | None = None) -> bool:
+        """Wait until this process runs the jobs, at most `timeout` seconds; whether it does.
+
+        In a coroutine: `await asyncio.to_thread(only_one.wait_until_leading, 30)`.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._leads.wait(timeout)
+        raise ConfigError(
+            "wait_until_leading() would block the event loop, which may have to start the jobs"
+            " first: write `await asyncio.to_thread(only_one.wait_until_leading, 30)`."
+        )
+
     def start(self) -> Self:
         """Campaign; returns at once. The scheduler starts when this process leads."""
         if isinstance(self._scheduler, AsyncIOScheduler):
@@ -95,6 +117,12 @@ class Guard:
                 "an AsyncIOScheduler needs an event loop: use `async with guard(…)`, or"
                 " `lifespan=guard(…).lifespan`."
             )
+        for callback in (self.on_lead, self.on_stop):
+            if inspect.iscoroutinefunction(callback):
+                raise ConfigError(
+                    "a coroutine as on_lead or on_stop needs an event loop: use `async with"
+                    " guard(…)`, or a plain function."
+                )
         if enabled():
             self._prepare()
             self._leadership.start()
@@ -162,17 +190,21 @@ class Guard:
     def _gained(self, lease: Lease) -> None:
         """On the leadership's thread: this process leads from now on, or again."""
         if self._loop is not None and isinstance(self._scheduler, AsyncIOScheduler):
-            asyncio.run_coroutine_threadsafe(self._run_soon(lease.term), self._loop).result()
+            runs = asyncio.run_coroutine_threadsafe(self._run_soon(lease.term), self._loop).result()
         else:
-            self._run(lease.term)
+            runs = self._run(lease.term)
+        if runs:
+            self._leads.set()
+            self._tell(self.on_lead)
 
-    async def _run_soon(self, term: int) -> None:
-        self._run(term)
+    async def _run_soon(self, term: int) -> bool:
+        return self._run(term)
 
-    def _run(self, term: int) -> None:
+    def _run(self, term: int) -> bool:
+        """Start or resume the scheduler; False if it is too late for that."""
         with self._changing:
             if self._over:
-                return
+                return False
             if self._scheduler.state == STATE_STOPPED:
                 self._scheduler.start()
             else:
@@ -180,12 +212,23 @@ class Guard:
                     self._leave_out_the_past()
                 self._scheduler.resume()
             self._term = term
+            return True
 
     def _not_sure(self) -> None:
-        """Sets a flag and no more, so it need not wait for a loop that may be blocked."""
+        """Pausing sets a flag and no more, so it need not wait for a loop that may be blocked."""
         with self._changing:
             if not self._over and self._scheduler.running:
                 self._scheduler.pause()
+        if self._leads.is_set():
+            self._leads.clear()
+            self._tell(self.on_stop)
+
+    def _tell(self, callback: Callable[[], Any] | None) -> None:
+        """On the leadership's thread, which logs what it raises."""
+        result = None if callback is None else callback()
+        if inspect.isawaitable(result):
+            assert self._loop is not None
+            asyncio.run_coroutine_threadsafe(_awaited(result), self._loop).result()
 
     def _process_jobs_if_leading(self) -> float | None:
         with self._looking:
@@ -213,3 +256,7 @@ class Guard:
                     job.remove()
                 else:
                     job.modify(next_run_time=following)
+
+
+async def _awaited(result: Awaitable[Any]) -> None:
+    await result
