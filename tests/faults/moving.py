@@ -41,8 +41,8 @@ class Move:
     def copy(self, *lives: tuple[str | None, bool]) -> float:
         """Run copiers: to a step or the end, and to abort or not. Returns when all had ended."""
         who = f"copier-{len(self._cluster.programs)}"
-        places = {"source": self._cluster.url, "target": self._target}
-        program = self._cluster.start("copier", who, lives=lives, drain=DRAIN, **places)
+        options: dict[str, Any] = {"source": self._cluster.url, "target": self._target}
+        program = self._cluster.start("copier", who, lives=lives, drain=DRAIN, **options)
         assert program.wait() == 0, program.output
         return time.monotonic()
 

@@ -59,8 +59,8 @@ def copy(source: str, target: str, as_json: bool, dry_run: bool, abort: bool, dr
     \b
     Examples:
       tenure copy sqlite:///tenure.db postgresql://app@db/app --dry-run
-      tenure copy sqlite:////var/lib/app/tenure.db @/run/secrets/database-url
-      tenure copy postgresql://app@db/app sqlite:////var/lib/app/tenure.db --drain 300
+      tenure copy sqlite:////var/lib/app/tenure.db @/run/secrets/url
+      tenure copy postgresql://app@db/app sqlite:///new.db --drain 300
       tenure copy sqlite:///tenure.db postgresql://app@db/app --abort
     """
     if dry_run and abort:
