@@ -96,13 +96,13 @@ def at_hand(folder: Path, *args: object, stdin: str = "", **environ: str) -> Ans
 class Node:
     """`tenure run`, in the background."""
 
-    def __init__(self, folder: Path, *args: str) -> None:
-        self.log = folder / "node.log"
+    def __init__(self, folder: Path, *args: str, name: str = "node", **environ: str) -> None:
+        self.log = folder / f"{name}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [EXECUTABLE, "run", *args],
                 cwd=folder,
-                env=_environment({}),
+                env=_environment(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -31,6 +31,7 @@ COMMANDS = {
     "doctor": "Check the store and the cluster, and say what to do.",
     "migrate": "Create the tables, or bring them up to date.",
     "backup": "Copy a SQLite store to a file, while everything runs.",
+    "copy": "Move everything to another store: SQLite to PostgreSQL, and back.",
 }
 
 _NAMES = {"import": "imports"}  # no module can be named like a keyword

@@ -44,6 +44,8 @@ class Look:
     groups: list[EventGroup]
     """Those that have something to read."""
     relays: list[RelayStatus]
+    moved: str | None
+    """What `tenure copy` has done to the store, if it is not in use as usual."""
 
 
 @click.command()
@@ -108,6 +110,7 @@ async def take_look(store: Store, backend: Opened) -> Look:
         last=history[0] if history else None,
         groups=[group for group in await backend.events.groups() if group.unread],
         relays=await backend.relays.all(),
+        moved=await backend.moved(),
     )
 
 
@@ -117,6 +120,7 @@ def to_json(look: Look) -> dict[str, Any]:
         "store": look.store,
         "leases": look.leases,
         "namespace": look.namespace,
+        "moved": look.moved,
         "now": iso(look.now),
         "clock_skew": round(look.skew, 3),
         "leader": leader
@@ -174,6 +178,7 @@ def _print(look: Look) -> None:
         [
             ("Store", look.store),
             ("Leases", look.leases),
+            ("Moved", look.moved),
             ("Namespace", None if look.namespace == "default" else look.namespace),
             ("Leader", _leader(look)),
             ("Next due", when(backlog.next_due, now) if backlog.next_due else "nothing"),

@@ -21,6 +21,7 @@ import click
 from tenure.backends.address import NOWHERE, Address
 from tenure.backends.base import (
     Backend,
+    Copies,
     EditionStore,
     EventStore,
     KnowsNamespaces,
@@ -120,6 +121,12 @@ class Opened:
     @property
     def has_schedules(self) -> bool:
         return self._store is not None
+
+    async def moved(self) -> str | None:
+        """What `tenure copy` has done to this store, if it is not in use as usual."""
+        store: object = self._store
+        mark = await store.copy_mark() if isinstance(store, Copies) else None
+        return mark.warning if mark is not None else None
 
     async def now(self) -> datetime:
         """By the clock that says what is due."""

@@ -50,6 +50,7 @@ from tenure.backends.base.capabilities import (
     LentTransaction,
     Upkeep,
 )
+from tenure.backends.base.copying import Copies, CopyMark, CopySide
 from tenure.backends.base.events import UNREAD_KEPT, EventStore
 from tenure.backends.base.leases import FREE_AFTER, KEPT_LINES, OWN, LeaseStore
 from tenure.backends.base.office import Office
@@ -78,6 +79,9 @@ __all__ = [
     "BacksUp",
     "BlockingLeases",
     "Connects",
+    "Copies",
+    "CopyMark",
+    "CopySide",
     "CountsConnections",
     "EditionStore",
     "EventStore",

@@ -19,11 +19,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tenure.backends.address import Address
-from tenure.backends.base import Joined
+from tenure.backends.base import CopyMark, Joined
 from tenure.backends.postgres import migrate as migrations
 from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.connections.home import Home
 from tenure.backends.postgres.connections.pool import Pool
+from tenure.backends.postgres.copying import META, PostgresCopySide
 from tenure.backends.postgres.diagnose import diagnose
 from tenure.backends.postgres.editions import PostgresEditions
 from tenure.backends.postgres.events import PostgresEvents
@@ -37,9 +38,10 @@ from tenure.backends.postgres.rights import read, refuse
 from tenure.backends.postgres.roles import role_script
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
-from tenure.backends.postgres.statements import server_clock
+from tenure.backends.postgres.statements import quoted, server_clock
 from tenure.backends.postgres.user_transaction import IDENTITY, Borrowed
 from tenure.backends.postgres.wakeups import PostgresWakeups
+from tenure.backends.shared import copy_marks
 from tenure.backends.shared.once import Once
 from tenure.errors import ConfigError, SchemaMismatch, StoreError
 from tenure.model import Finding, Pending, RoleScript
@@ -193,6 +195,15 @@ class PostgresBackend:
     def lender(self, most: int, hold: float) -> PostgresLender:
         del hold  # a server has many writers
         return PostgresLender(self._for_the_rest, self.runs, most)
+
+    def copy_side(self) -> PostgresCopySide:
+        database = self._for_the_rest
+        return PostgresCopySide(database.url, database.schema, self.location)
+
+    async def copy_mark(self) -> CopyMark | None:
+        query = META.format(schema=quoted(self._for_the_rest.schema))
+        rows = await self._for_the_rest.one(query, {})
+        return copy_marks.told({row["key"]: row["value"] for row in rows})
 
     async def close(self) -> None:
         await self.wakeups.close()

@@ -12,9 +12,10 @@ from tenure.backends.postgres import migrate, notifications, snapshots
 from tenure.backends.postgres.blockers import long_writers, named
 from tenure.backends.postgres.connections.connection import Connection
 from tenure.backends.postgres.connections.database import Database
+from tenure.backends.postgres.copying import META
 from tenure.backends.postgres.rights import HAS, Rights, finding
 from tenure.backends.postgres.statements import Rows, as_it_is, quoted
-from tenure.backends.shared import bad_rows
+from tenure.backends.shared import bad_rows, copy_marks
 from tenure.errors import SchemaMismatch, TenureError
 from tenure.model import Finding, Severity
 from tenure.model.version import VERSION
@@ -270,7 +271,19 @@ async def _tables(connection: Connection, schema: str, address: Address) -> list
     rights = [finding(Rights(schema, rows), address)] if rows else []
     if any(found.severity is _PROBLEM for found in rights):
         return rights
-    return [*rights, await _schema(connection, schema, address)]
+    return [
+        *rights,
+        await _schema(connection, schema, address),
+        *await _copy(connection, schema),
+    ]
+
+
+async def _copy(connection: Connection, schema: str) -> list[Finding]:
+    """Whether the store was moved, if it has tables."""
+    if not await (await connection.execute(migrate.META, {"schema": schema})).fetchone():
+        return []
+    rows = await (await connection.execute(META.format(schema=quoted(schema)))).fetchall()
+    return copy_marks.finding({row["key"]: row["value"] for row in rows})
 
 
 async def _rows(database: Database, address: Address) -> list[Finding]:

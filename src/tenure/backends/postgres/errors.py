@@ -14,6 +14,8 @@ from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
 
 DIVISION_BY_ZERO = "22012"
 UNIQUE_VIOLATION = "23505"
+MOVED = "TN001"
+"""Our own: `tenure copy` has moved the store, or is about to."""
 QUEUE_FULL = (
     "the NOTIFY queue of the PostgreSQL server is full: a session that LISTENs, in any of its"
     f" databases, keeps its transaction open. `{NOWHERE.command('doctor')}` shows the oldest ones,"
@@ -176,6 +178,8 @@ def translate(error: Exception, rights: Rights | None = None) -> NoReturn:
 
 def _translated(error: Exception, rights: Rights | None) -> StoreError:
     text = " ".join(str(error).split())  # on one line, like all our errors
+    if sqlstate(error) == MOVED and isinstance(error, psycopg.Error):
+        return StoreError(f"PostgreSQL: {error.diag.message_primary}")  # without the function
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
         if error.diag.internal_query is not None:
             return StoreError(f"PostgreSQL: {text}. {_IN_A_TRIGGER}")

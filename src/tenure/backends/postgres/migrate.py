@@ -70,7 +70,7 @@ _SETTINGS = """
 SELECT set_config('lock_timeout', %(moment)s, true),
        set_config('application_name', 'tenure migration', true)
 """
-_META = """
+META = """
 SELECT 1 AS found
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = 'meta'
@@ -155,7 +155,7 @@ class _Attempt:
         assert process is not None
         self.watch.waiter = process["pid"]
         await connection.execute(_SETTINGS, {"moment": f"{int(MOMENT * 1000)}ms"})
-        self._creates = not await _found(connection, _META, {"schema": name})
+        self._creates = not await _found(connection, META, {"schema": name})
         if self._creates:
             if not await _found(connection, _SCHEMA, {"schema": name}):
                 await _script(connection, f"CREATE SCHEMA {schema}")
@@ -179,7 +179,7 @@ class _Attempt:
 async def pending(connection: Connection, schema: str) -> list[tuple[int, str, str]]:
     known = migrations(PACKAGE)
     prefix = quoted(schema)
-    if not await _found(connection, _META, {"schema": schema}):
+    if not await _found(connection, META, {"schema": schema}):
         return known
     rows = await (await connection.execute(f"SELECT key, value FROM {prefix}.meta")).fetchall()  # noqa: S608
     meta = {row["key"]: row["value"] for row in rows}

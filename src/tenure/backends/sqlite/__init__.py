@@ -14,13 +14,15 @@ from datetime import datetime
 from pathlib import Path
 
 from tenure.backends.address import Address
-from tenure.backends.base import Joined
+from tenure.backends.base import CopyMark, Joined
+from tenure.backends.shared import copy_marks
 from tenure.backends.shared.once import Once
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.after_commit import Afterwards
 from tenure.backends.sqlite.backup import back_up
 from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
+from tenure.backends.sqlite.copying import SQLiteCopySide
 from tenure.backends.sqlite.diagnose import diagnose
 from tenure.backends.sqlite.editions import SQLiteEditions
 from tenure.backends.sqlite.events import SQLiteEvents
@@ -224,6 +226,12 @@ class SQLiteBackend:
 
     def back_up(self, target: Path, *, replace: bool, progress: Callable[[int, int], None]) -> None:
         back_up(self.path, target, replace=replace, progress=progress)
+
+    def copy_side(self) -> SQLiteCopySide:
+        return SQLiteCopySide(self.path)
+
+    async def copy_mark(self) -> CopyMark | None:
+        return copy_marks.told(await self._for_the_rest.read(migrations.meta))
 
     async def _migrate(self, wanted: bool) -> None:
         def look(c: sqlite3.Connection) -> bool:

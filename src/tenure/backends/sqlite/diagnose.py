@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from tenure.backends.address import Address
-from tenure.backends.shared import bad_rows
+from tenure.backends.shared import bad_rows, copy_marks
 from tenure.backends.shared.ledger import MAJOR, edited
 from tenure.backends.sqlite import migrate
 from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection, command
@@ -95,7 +95,8 @@ def _file(path: Path) -> tuple[Finding, bool]:
 
 def _inside(c: sqlite3.Connection, path: Path) -> list[Finding]:
     (mode,) = c.execute("PRAGMA journal_mode").fetchone()
-    return [_schema(c, path), _journal(mode)]
+    known = migrate.meta(c) if migrate.has_table(c, "tenure_meta") else {}
+    return [_schema(c, path), _journal(mode), *copy_marks.finding(known)]
 
 
 def _schema(c: sqlite3.Connection, path: Path) -> Finding:

@@ -48,9 +48,13 @@ def check(connection: sqlite3.Connection) -> None:
     """Refuse tables that are too new for this code, before anything is changed."""
     if not has_table(connection, "tenure_meta"):
         return
-    meta = dict(connection.execute("SELECT key, value FROM tenure_meta"))
     done = dict(applied(connection))
-    ledger.check(meta, done, migrations(PACKAGE), "the tables were", PREFIX)
+    ledger.check(meta(connection), done, migrations(PACKAGE), "the tables were", PREFIX)
+
+
+def meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """What the store says about itself."""
+    return dict(connection.execute("SELECT key, value FROM tenure_meta").fetchall())
 
 
 def apply(connection: sqlite3.Connection, clock: Clock) -> list[str]:
