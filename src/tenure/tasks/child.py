@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from tenure.errors import Cancelled, ConfigError, Retry, UnknownTask
-from tenure.model import Event
+from tenure.model import Event, Kind
 from tenure.process.child_process import WORD
 from tenure.tasks.executor import Wrapper, called
 from tenure.tasks.outcomes import shown, text_of
@@ -155,6 +155,7 @@ class ChildRun(Run):
 
 def _run(given: dict[str, Any], channel: socket.socket) -> ChildRun:
     given["nominal"] = datetime.fromisoformat(given["nominal"])
+    given["kind"] = Kind(given["kind"])
     run = ChildRun(**given, claims=NoClaims())
     run.channel, run.guard = channel, threading.Lock()
     return run

@@ -85,6 +85,7 @@ class Isolation:
                 "node": run.node,
                 "kwargs": dict(run.kwargs),
                 "claim": run.claim,
+                "kind": run.kind,
                 "traceparent": run.traceparent,
             },
         }

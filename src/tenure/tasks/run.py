@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Protocol, get_type_hints
 
 from tenure.errors import Cancelled, ConfigError, InvalidEvent
-from tenure.model import Event, NewEvent, RunRecord
+from tenure.model import Event, Kind, NewEvent, RunRecord
 from tenure.tasks.emitting import checked
 from tenure.tasks.run_log import RunLog
 from tenure.tasks.tracing import traceparent
@@ -49,6 +49,8 @@ class Run:
     """It was cancelled, ran into its timeout, or its node stops or has lost it: come to an end."""
     claim: int = 0
     """The number of the claim under which it is executed."""
+    kind: Kind = Kind.PLANNED
+    """Planned by its schedule, or requested with `run_now`, `backfill` or `enqueue`."""
     traceparent: str | None = field(default=None, repr=False, compare=False)
     """The trace in which it was enqueued or fired."""
     claims: Claims | None = field(default=None, repr=False, compare=False)
@@ -79,6 +81,7 @@ class Run:
             node=record.node or "",
             kwargs=kwargs,
             claim=record.claim,
+            kind=record.kind,
             traceparent=record.traceparent,
         )
 

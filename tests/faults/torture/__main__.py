@@ -15,14 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tests.faults.torture import copying, exactly_once, times
+from tests.faults.torture import beat, copying, exactly_once, times
 from tests.faults.torture.arena import STORES
 from tests.faults.torture.progress import Progress
 from tests.faults.torture.report import Report, Tally, report, table
 from tests.faults.torture.run import Torture
 
 INTERRUPTED = 130
-OTHERS = {"copy": copying.main, "exactly-once": exactly_once.main, "times": times.main}
+OTHERS = {
+    "beat": beat.main,
+    "copy": copying.main,
+    "exactly-once": exactly_once.main,
+    "times": times.main,
+}
 SHOWN = 20
 DESCRIPTION = """\
 Three nodes, 200 schedules a second: leaders are killed, frozen and cut off, servers are restarted
@@ -37,6 +42,7 @@ examples:
   scripts/torture --store redis --seed 7   the harms in the order of an earlier run
   scripts/torture exactly-once             10,000 transactional runs on SQLite and PostgreSQL
   scripts/torture copy                     a cluster moved to PostgreSQL, the copier killed
+  scripts/torture beat                     three celery beats and a worker
   scripts/torture times 300                no faults: triggers against brute force, in all zones
 
 Each store gets every harm at least once, however few seconds are given. Ctrl-C stops the nodes

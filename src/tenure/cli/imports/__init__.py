@@ -14,6 +14,8 @@ SOURCES = {
     "apscheduler": "The jobs of an APScheduler 3 scheduler and its job stores.",
     "crontab": "The lines of a crontab.",
     "kubernetes": "CronJob manifests, as JSON or YAML.",
+    "redbeat": "The entries that RedBeat keeps in Redis.",
+    "django-celery-beat": "The periodic tasks of django-celery-beat.",
 }
 
 
@@ -38,7 +40,7 @@ class Sources(click.Group):
 
 @click.group(cls=Sources)
 def imports() -> None:
-    """Bring schedules from APScheduler, a crontab or Kubernetes.
+    """Bring schedules from APScheduler, a crontab, Kubernetes or Celery beat's extensions.
 
     The source is only read. What could be read is written as JSON lines, for you to look at; what
     could not is named, with the reason. Then add them: tenure schedules add --file.

@@ -1,0 +1,120 @@
+"""docs/howto/celery-beat.md, followed word by word; only the broker has another port."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT, blocks
+from tests.faults.support import Program, Store, until
+from tests.support.servers import ValkeyServer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="Celery's workers fork"),
+]
+PAGE = ROOT / "docs" / "howto" / "celery-beat.md"
+BIN = Path(sys.executable).parent
+POLLED = re.compile(r"Task proj\.poll\[([\w-]+)\] succeeded")
+
+
+class Reader:
+    """Who reads the page, in a folder of their own."""
+
+    def __init__(self, folder: Path, broker: str) -> None:
+        self.folder = folder
+        self._environment = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")}
+        (program,) = (block for block in blocks(PAGE) if block.options == "compile")
+        written = program.text.replace("redis://localhost:6379/0", broker)
+        (folder / "proj.py").write_text(written)
+        self._lines = [line for b in blocks(PAGE) if not b.language for line in b.text.splitlines()]
+
+    def command(self, beginning: str) -> list[str]:
+        """The command on the page that begins so."""
+        (line,) = (line for line in self._lines if line.startswith(beginning))
+        program, *words = shlex.split(line)
+        return [str(BIN / program), *words]
+
+    def nodes(self) -> int:
+        """How many have joined."""
+        present = "SELECT name FROM tenure_lease WHERE name LIKE 'tenure/node/%'"
+        return len(Store(self.folder / "beat.db").rows(present))
+
+    def run(self, beginning: str) -> str:
+        return subprocess.run(
+            self.command(beginning),
+            cwd=self.folder,
+            env=self._environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    @contextmanager
+    def started(self, command: list[str], name: str) -> Iterator[Program]:
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        program = Program(name, process, log)
+        try:
+            yield program
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{program.output[-3000:]}") from error
+        finally:
+            if program.running:  # its children end with it, which they would not if it was killed
+                program.signal(signal.SIGTERM)
+                program.wait()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    broker = ValkeyServer()
+    try:
+        broker.start()
+        yield Reader(tmp_path, broker.url)
+    finally:
+        broker.close()
+
+
+def test_the_page_can_be_followed(reader: Reader) -> None:
+    worker, beat = reader.command("celery -A proj worker"), reader.command("celery -A proj beat")
+
+    def polled(at_work: Program) -> list[str]:
+        return POLLED.findall(at_work.output)
+
+    with reader.started(worker, "worker") as at_work:
+        with reader.started(beat, "one") as one, reader.started(beat, "two"):
+            until(lambda: len(polled(at_work)) >= 2, "tasks that are executed")
+            until(lambda: reader.nodes() == 2, "both beats")
+            shown = reader.run("tenure schedules list")
+            assert "poll" in shown
+            assert "report" in shown
+            reader.run("tenure schedules pause report")
+            there = len(polled(at_work))
+            reader.run("tenure schedules run-now poll")
+            until(lambda: len(polled(at_work)) > there, "what was asked for")
+            one.signal(signal.SIGTERM)
+            assert one.wait() == 0
+            there = len(polled(at_work))
+            until(lambda: len(polled(at_work)) > there, "the other beat to go on")
+        assert len(set(polled(at_work))) == len(polled(at_work))
+        # And back, with one option less.
+        there = len(polled(at_work))
+        with reader.started(beat[: beat.index("--scheduler")], "stock"):
+            until(lambda: len(polled(at_work)) > there, "Celery's own scheduler")

@@ -1,0 +1,222 @@
+"""Real `celery beat` processes and a worker on a real broker, killed, frozen and cut off.
+
+Beats reach their broker through a proxy, so that it can be away for them alone: what a worker makes
+of a broker that is away is Celery's concern.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from tests.faults.support import LEADER, ROOT, Journal, Program, Store, until
+from tests.support.proxy import Proxy
+from tests.support.servers import ValkeyServer
+
+BEATS = 3
+AIM = (0.010, 0.080)
+"""How long after a firing a kill is aimed at, in seconds."""
+ALONE = 5.0
+"""How many seconds a kill must be ago for another harm not to be taken for it."""
+SECOND = timedelta(seconds=1)
+
+
+class Beats:
+    """Three beats, one worker; `with Beats(folder, schedules=5) as beats`."""
+
+    def __init__(self, folder: Path, *, schedules: int, ttl: float) -> None:
+        self.folder = folder
+        self.schedules = schedules
+        self.ttl = ttl
+        self.journal = Journal(folder / "journal")
+        self.store = Store(folder / "beats.db")
+        self.harm = Counter[str]()
+        self.kills: list[float] = []
+        """When, by the wall clock."""
+        self._running: list[Program] = []
+        self._stack = ExitStack()
+        self._broker = ValkeyServer()
+        self._line = Proxy(self._broker.port)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(self._broker.close)
+            self._broker.start()
+            stack.enter_context(self._line)
+            stack.callback(self._end)
+            self._start("worker", self._broker.port, "worker", "-P", "solo", "--without-mingle")
+            for _ in range(BEATS):
+                self._beat()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    # -- harms ----------------------------------------------------------------------------------
+
+    def kill(self, delay: float) -> None:
+        """Kill who leads so long after a firing; another takes its place on the list."""
+        leader = self.leader()
+        time.sleep(1.0 - time.time() % 1.0 + delay)
+        self._kill(leader)
+
+    def kill_any(self, source: random.Random) -> None:
+        """Kill one of them at a random moment."""
+        time.sleep(source.random())
+        self._kill(source.choice(self._beats))
+
+    def _kill(self, beat: Program) -> None:
+        self.kills.append(time.time())
+        beat.kill()
+        self._running.remove(beat)
+        self._beat()
+        self.harm["killed"] += 1
+
+    def freeze(self) -> None:
+        """Freeze who leads past its ttl, and thaw it when another leads."""
+        self._not_by_a_kill()
+        leader = self.leader()
+        with self.store.write_lock():
+            leader.freeze()
+        until(lambda: self._leading() not in (None, leader.pid), "another to lead")
+        leader.thaw()
+        self.harm["frozen"] += 1
+
+    @contextmanager
+    def broker_away(self) -> Iterator[None]:
+        self._not_by_a_kill()
+        self._line.become("cut")
+        yield
+        self._line.become("pass")
+        self.harm["broker away"] += 1
+
+    # -- what came of it ------------------------------------------------------------------------
+
+    def leader(self) -> Program:
+        def found() -> Program | None:
+            leading = self._leading()
+            return next((beat for beat in self._beats if beat.pid == leading), None)
+
+        return until(found, "a beat to lead")
+
+    def executed(self) -> list[tuple[str, str]]:
+        """Each as its schedule and nominal time."""
+        return [(e["schedule"], e["nominal"]) for e in self.journal.entries("executed")]
+
+    def until_executed(self, more: int) -> None:
+        enough = len(self.executed()) + more * self.schedules
+        until(lambda: len(self.executed()) >= enough, f"{more} more seconds to be executed")
+
+    def stop(self) -> None:
+        """Stop the beats politely, and let the worker execute what was sent."""
+        beats = self._beats
+        for beat in beats:
+            # Before, it has no handler for the signal.
+            until(lambda up=beat: "node.started" in up.output, "a beat to be up")  # type: ignore[misc]
+            beat.signal(signal.SIGTERM)
+        assert [beat.wait() for beat in beats] == [0] * len(beats), self.logs()
+        until(lambda: self._broker.command("LLEN", "celery") == 0, "an empty queue")
+        sent = set(self._sent())
+        until(lambda: sent <= set(self.executed()), "the worker to have executed all")
+
+    def wrong(self) -> dict[str, list[tuple[str, str]]]:
+        """What was executed twice, and what was not; empty if all is well. After `stop`."""
+        counted = Counter(self.executed())
+        twice = [occurrence for occurrence, times in counted.items() if times > 1]
+        lost = []
+        for schedule in {schedule for schedule, _ in counted}:
+            times = sorted(datetime.fromisoformat(t) for name, t in counted if name == schedule)
+            grid = (times[0] + n * SECOND for n in range((times[-1] - times[0]) // SECOND))
+            lost += [(schedule, t.isoformat()) for t in grid if t not in times]
+        lost += [occurrence for occurrence in self._sent() if occurrence not in counted]
+        found = {"executed twice": twice, "lost": lost}
+        return {what: names for what, names in found.items() if names}
+
+    def ignored(self) -> int:
+        """How often the guard kept a second message from being executed."""
+        worker = next(program for program in self._running if program.who == "worker")
+        return worker.output.count("was sent twice: ignored")
+
+    def gap(self) -> float:
+        """The greatest delay, in seconds, of what was due within a second of a kill."""
+        delays = [0.0]
+        for entry in self.journal.entries("executed"):
+            nominal = datetime.fromisoformat(entry["nominal"]).timestamp()
+            if any(-0.2 < nominal - kill < 1.0 for kill in self.kills):
+                delays.append(entry["wall"] - nominal)
+        return max(delays)
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {p.who} {p.pid}\n{p.output[-3000:]}" for p in self._running)
+
+    def _not_by_a_kill(self) -> None:
+        """What is late from now on need not be so because of a kill a moment ago."""
+        self.kills = [kill for kill in self.kills if kill < time.time() - ALONE]
+
+    # -- within ---------------------------------------------------------------------------------
+
+    @property
+    def _beats(self) -> list[Program]:
+        return [program for program in self._running if program.who == "beat"]
+
+    def _beat(self) -> None:
+        command = ("beat", "-S", "tenure", "--pidfile=")
+        self._start("beat", self._line.port, *command)
+
+    def _start(self, who: str, port: int, *command: str) -> None:
+        given = {
+            "url": f"sqlite:///{self.store.path}",
+            "broker": f"redis://127.0.0.1:{port}/0",
+            "journal": str(self.journal.path),
+            "ttl": self.ttl,
+            "schedules": self.schedules,
+        }
+        log = self.folder / f"{who}-{sum(self.harm.values())}-{len(self._running)}.log"
+        kept = {name: v for name, v in os.environ.items() if not name.startswith("TENURE_")}
+        path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        celery = str(Path(sys.executable).parent / "celery")
+        app = ("-A", "tests.faults.programs.beats")
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [celery, *app, *command, "-l", "info"],
+                env=kept | {"PYTHONPATH": path, "BEATS": json.dumps(given)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+            )
+        self._running.append(Program(who, process, log))
+
+    def _leading(self) -> int | None:
+        if not self.store.path.exists():
+            return None
+        found = self.store.rows("SELECT pid FROM tenure_lease WHERE name = ?", LEADER)
+        return int(found[0]["pid"]) if found and found[0]["pid"] else None
+
+    def _sent(self) -> list[tuple[str, str]]:
+        """What the store says was sent. What waits when the beats are stopped is the next one's."""
+        query = (
+            "SELECT schedule, nominal FROM tenure_run"
+            " WHERE schedule IS NOT NULL AND state = 'succeeded'"
+        )
+        return [(row["schedule"], _iso(row["nominal"])) for row in self.store.rows(query)]
+
+    def _end(self) -> None:
+        for program in self._running:
+            program.end()
+
+
+def _iso(micros: int) -> str:
+    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)).isoformat()

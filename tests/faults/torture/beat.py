@@ -1,0 +1,72 @@
+"""scripts/torture beat: three `celery beat -S tenure` and a worker, on Valkey.
+
+Beats are killed 10 to 80 ms after they fired and at random moments, frozen past their ttl, and cut
+off from their broker. In the end each occurrence was executed, and with the guard of the workers
+none was executed twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.beats import AIM, Beats
+
+TTL = 2.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    print(f"seed {options.seed}", file=sys.stderr, flush=True)
+    begun = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="tenure-torture-") as folder,
+        Beats(Path(folder), schedules=options.schedules, ttl=TTL) as beats,
+    ):
+        beats.until_executed(2)
+        _harm(beats, options.kills, options.away, random.Random(options.seed))
+        beats.stop()
+        wrong = beats.wrong()
+        harm = ", ".join(f"{what} {times}" for what, times in beats.harm.items())
+        verdict = ", ".join(f"{what}: {names}" for what, names in wrong.items())
+        print(
+            f"{len(beats.executed()):,} occurrences in {time.monotonic() - begun:.0f} s; {harm};"
+            f" {beats.ignored()} repeated messages ignored; {beats.gap():.2f} s late after a kill:"
+            f" {verdict or 'each executed once'}",
+            flush=True,
+        )
+        if wrong:
+            print(beats.logs(), file=sys.stderr)
+    return int(bool(wrong))
+
+
+def _harm(beats: Beats, kills: int, away: float, source: random.Random) -> None:
+    """Of four kills, three are aimed; a beat is frozen after every tenth."""
+    for number in range(kills):
+        if number % 4 == 3:
+            beats.kill_any(source)
+        else:
+            beats.kill(source.uniform(*AIM))
+        if number % 10 == 0:
+            beats.freeze()
+        if number == kills // 2:
+            with beats.broker_away():
+                time.sleep(away)
+        beats.until_executed(2)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/torture beat", description=__doc__)
+    parser.add_argument("--kills", type=int, default=40, help="how many: 40")
+    parser.add_argument("--schedules", type=int, default=20, help="of each second: 20")
+    parser.add_argument("--away", type=float, default=10.0, help="seconds without the broker: 10")
+    parser.add_argument("--seed", type=int, help="of the moments of the harms")
+    options = parser.parse_args(arguments)
+    if options.seed is None:
+        options.seed = time.time_ns() % 1_000_000
+    return options
