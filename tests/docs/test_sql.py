@@ -15,7 +15,7 @@ from tests.docs.markdown import ROOT
 PAGE = (ROOT / "docs" / "sql.md").read_text()
 VIEWS = (
     *("schedule_status", "active_lock", "every_lock"),
-    *("run_history", "attempt_history", "parked_event", "why_not"),
+    *("run_history", "attempt_history", "parked_event", "audit_log", "why_not"),
 )
 
 

@@ -53,6 +53,10 @@ OTHERS = (
     "relay",
     "relay_lane",
     "relay_parked",
+    "audit",
+    "schedule_summary",
+    "lateness",
+    "summary_position",
 )
 LEDGER = OTHERS[:2]
 """If those are spoiled no node starts: so not in every round."""
@@ -182,8 +186,20 @@ def _fill(spoiler: Spoiler) -> None:
     at, no = ("1000000", "0") if spoiler.prefix else ("'2020-01-01'", "false")
     lane = f"'default', 'r', '[]', 'news', 'k', 0, 1, 1, {at}, '', {no}, {at}"
     passed = f"'default', 'r', 2, 'news', 'k', 1, '', {no}, {at}"
-    for table, values in (("relay_lane", lane), ("relay_parked", passed)):
-        spoiler.connection.execute(f"INSERT INTO {where}{table} VALUES ({values})")
+    asked = f"7, 'default', {at}, 'ann', 'here', 'api', 'pause', 'a', '', NULL"
+    counts = ",".join("0" * 10)
+    for table, values in (
+        ("relay_lane", lane),
+        ("relay_parked", passed),
+        ("audit", asked),
+        ("schedule_summary", f"1, 'default', {no}, 'succeeded', {at}, '{counts}'"),
+        ("lateness", f"'default', {at}, 0, 1"),
+        ("summary_position", f"'default', {at}, 1"),
+    ):
+        # The leader may have written some of them by now.
+        spoiler.connection.execute(
+            f"INSERT INTO {where}{table} VALUES ({values}) ON CONFLICT DO NOTHING"
+        )
     for table in {column.table for column in spoiler.columns()}:
         assert spoiler.rows(table), f"{table} has no row to spoil: give it one"
 

@@ -31,8 +31,11 @@ WRITTEN = (
     "relay",
     "relay_lane",
     "relay_parked",
+    "audit",
+    "schedule_summary",
+    "lateness",
 )
-GROWING = ("lease_floor", "fence", "history", "event_log")
+GROWING = ("lease_floor", "fence", "history", "event_log", "summary_position")
 EVERY = "every column"
 CHANGED = {
     *("tenant", "app", "trigger", "task", "kwargs", "catch_up", "catch_up_limit"),
@@ -59,6 +62,10 @@ EDITED = {
     ("event_group", "INSERT"): EVERY,
     ("event_group", "UPDATE"): {"position", "moved_at"},
     ("relay", "UPDATE"): {"revision", "trouble", "ended"},
+    ("audit", "INSERT"): {
+        *("namespace", "at", "actor", "place", "via", "action", "subject", "detail"),
+    },
+    ("audit", "UPDATE"): {"outcome"},
 }
 TABLES = """
 SELECT c.relname, c.relkind::text,

@@ -26,6 +26,7 @@ COMMANDS = {
     "events": "List and follow events; see who has read them; what could not be delivered.",
     "relay": "Deliver events to Kafka, Redis Streams or a webhook.",
     "leases": "Who holds which lease and lock; their history; evict by force.",
+    "audit": "Who changed what in the dashboard and by the HTTP API.",
     "dashboard": "Pages for people on call, and the HTTP API.",
     "prune": "Delete old runs, occurrences, events, lease history and unused leases, now.",
     "doctor": "Check the store and the cluster, and say what to do.",

@@ -20,6 +20,7 @@ import click
 
 from tenure.backends.address import NOWHERE, Address
 from tenure.backends.base import (
+    AuditStore,
     Backend,
     Copies,
     EditionStore,
@@ -30,6 +31,7 @@ from tenure.backends.base import (
     RelayStore,
     RunStore,
     ScheduleStore,
+    SummaryStore,
     Wakeups,
 )
 from tenure.backends.registry import (
@@ -108,6 +110,14 @@ class Opened:
     @property
     def relays(self) -> RelayStore:
         return self._whole.relays
+
+    @property
+    def audit(self) -> AuditStore:
+        return self._whole.audit
+
+    @property
+    def summaries(self) -> SummaryStore:
+        return self._whole.summaries
 
     @property
     def location(self) -> str:

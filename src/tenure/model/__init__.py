@@ -4,6 +4,7 @@ The bottom: everything may import it.
 """
 
 from tenure.model.attempts import FIRST_ATTEMPTS, LAST_ATTEMPTS, Attempt, Report
+from tenure.model.audit import DONE, AuditLine, NewAction, audited
 from tenure.model.choices import (
     TARGETS,
     AttemptOutcome,
@@ -40,7 +41,7 @@ from tenure.model.leases import (
     Takeover,
     Tenure,
 )
-from tenure.model.overview import Sought
+from tenure.model.overview import FACET_COUNTED, FACET_VALUES, Facets, Sought
 from tenure.model.relays import (
     Acknowledgement,
     HeldLane,
@@ -77,17 +78,35 @@ from tenure.model.schedules import (
     ScheduleSpec,
     TaskRule,
 )
+from tenure.model.summaries import (
+    BUCKET,
+    CLASSES,
+    LATE_BOUNDS,
+    UNTIMED,
+    Advanced,
+    Bucket,
+    Ended,
+    ScheduleSummary,
+    first_of,
+    lateness_class,
+)
 from tenure.model.upkeep import BACKLOG_COUNTED, Backlog, Finding, Pending, RoleScript, Severity
 
 __all__ = [
     "BACKLOG_COUNTED",
+    "BUCKET",
     "CANCELLED_WAITING",
+    "CLASSES",
     "DELETED",
+    "DONE",
     "ENDED",
+    "FACET_COUNTED",
+    "FACET_VALUES",
     "FAILURE_KEY",
     "FIRST_ATTEMPTS",
     "HIGHEST_TERM",
     "LAST_ATTEMPTS",
+    "LATE_BOUNDS",
     "LONGEST_TTL",
     "OVERLAP",
     "OWN_LOCK",
@@ -99,10 +118,14 @@ __all__ = [
     "TARGETS",
     "UNKNOWN_TTL",
     "UNREAD_COUNTED",
+    "UNTIMED",
     "Acknowledgement",
+    "Advanced",
     "Attempt",
     "AttemptOutcome",
+    "AuditLine",
     "Backlog",
+    "Bucket",
     "Cancelling",
     "CatchUp",
     "Change",
@@ -112,8 +135,10 @@ __all__ = [
     "DueBatch",
     "DueSchedule",
     "Edition",
+    "Ended",
     "Event",
     "EventGroup",
+    "Facets",
     "Fault",
     "Fence",
     "Finding",
@@ -128,6 +153,7 @@ __all__ = [
     "LeaseRecord",
     "LoggedEvent",
     "Missed",
+    "NewAction",
     "NewEvent",
     "NewRun",
     "Occurrence",
@@ -151,10 +177,14 @@ __all__ = [
     "RunState",
     "Schedule",
     "ScheduleSpec",
+    "ScheduleSummary",
     "Severity",
     "Sought",
     "Takeover",
     "TaskRule",
     "Tenure",
+    "audited",
+    "first_of",
+    "lateness_class",
     "occurrence_event",
 ]

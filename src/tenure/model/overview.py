@@ -18,3 +18,24 @@ class Sought:
     """What its reason begins with."""
     late: float | None = None
     """It is active, and has been due for more than so many seconds."""
+    failing: bool = False
+    """Only those whose summary says that they fail."""
+
+
+FACET_COUNTED = 10_000
+"""Where the counts of `Facets` end: they are one more if there are more."""
+FACET_VALUES = 20
+"""How many tenants, and how many apps, are counted: the first ones by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """How many schedules there are of each kind. Each count ends at `FACET_COUNTED` + 1."""
+
+    all: int
+    failing: int
+    late: int
+    inactive: int
+    orphaned: int
+    tenants: tuple[tuple[str, int], ...]
+    apps: tuple[tuple[str, int], ...]

@@ -52,6 +52,7 @@ from tenure.node.sequencer import Sequencer
 from tenure.node.service import Service, Surroundings
 from tenure.node.skew import SkewWatch
 from tenure.node.skips import Skips
+from tenure.node.summarizer import Summarizer
 from tenure.node.ticker import Ticker
 from tenure.node.worker import Worker
 from tenure.process.identity import new_holder
@@ -156,7 +157,9 @@ class Node:
         ]
         self.skips = Skips(stores.runs, stores.schedules, around)
         self.skew = SkewWatch(stores.now, partial(self.presence.note, "skew"), around)
-        self._for_people: tuple[Service, ...] = (self.skips, self.skew) if tells_more else ()
+        self.summarizer = Summarizer(stores.summaries, self.elector, around)
+        for_people = (self.skips, self.skew, self.summarizer)
+        self._for_people: tuple[Service, ...] = for_people if tells_more else ()
         if tells_more:
             self.ticker.on_skipped = self.skips.add
 
@@ -212,6 +215,7 @@ class Node:
         await self.ticker.halt()
         await self.reaper.halt()
         await self.sequencer.halt()
+        await self.summarizer.halt()
         await self.census.halt()
         await self.rollout.halt()
         await self.elector.halt()
@@ -249,6 +253,7 @@ class Node:
         self.ticker.wake()
         self.reaper.wake()
         self.sequencer.wake()
+        self.summarizer.wake()
         self.census.wake()
         self.death_watch.wake()
 

@@ -61,6 +61,7 @@ class Reaper(Service):
         self._runs = stores.runs
         self._editions = stores.editions
         self._events = stores.events
+        self._audit = stores.audit
         self._store_now = stores.now
         self._mandate = mandate
         self._grace = max(self.settings.renew_every, LATEST_RETRY)
@@ -226,6 +227,7 @@ class Reaper(Service):
             await self._editions.prune(fence, retention, declared_by(presences))
         await self._bury_idle(fence, presences)
         await self._prune_events(fence)
+        await self._prune_audit(fence)
 
     async def _prune_events(self, fence: Fence) -> None:
         """Remove events that are old and read, and those that are too old, read or not."""
@@ -240,6 +242,13 @@ class Reaper(Service):
             if pruned.unread:
                 self.facts.tell(EventsDropped(pruned.unread, unread_after))
             full = pruned.count >= size
+
+    async def _prune_audit(self, fence: Fence) -> None:
+        stop, full = self.clock.monotonic() + PRUNE_FOR, True
+        while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
+            async with asyncio.timeout(self.settings.call_timeout):
+                pruned = await self._audit.prune(fence, self.settings.retention, PRUNE_BATCH)
+            full = pruned >= PRUNE_BATCH
 
     async def _forget_leases(self, prefix: str) -> None:
         """Forget the presences of nodes that left or were buried, and locks that are not used."""

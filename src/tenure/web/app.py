@@ -22,6 +22,7 @@ from tenure.web.forecast import Forecaster
 from tenure.web.live import Live
 from tenure.web.pages import (
     actions,
+    audit,
     cluster,
     events,
     forecast,
@@ -75,7 +76,7 @@ def dashboard(
     )
     system = SystemClock()
     reader, sessions = Reader(scheduler), Sessions(policy.token, system)
-    live = Live(reader, system)
+    live, attempts = Live(reader, system), Attempts(system)
 
     async def follow(request: Request) -> Response:
         if live.full:
@@ -94,15 +95,16 @@ def dashboard(
         *forecast.routes(reader, Forecaster(reader, system)),
         *leases.routes(reader),
         *events.routes(reader),
+        *audit.routes(reader),
         *actions.routes(reader, sessions),
-        *login.routes(policy, sessions, Attempts(system)),
+        *login.routes(policy, sessions, attempts),
         Route("/live", follow),
         Mount("/static", StaticFiles(directory=_STATIC)),
         Mount("/api", routes=api.routes(scheduler)),
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, policy, sessions, page=_refusal)],
+        middleware=[Middleware(Guard, policy, sessions, attempts=attempts, page=_refusal)],
         exception_handlers={
             HTTPException: _http_error,
             NotFound: _not_found,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from tenure.backends.base import (
+    AuditStore,
     Backend,
     EventStore,
     LeaseBackend,
@@ -17,6 +18,7 @@ from tenure.backends.base import (
     RelayStore,
     RunStore,
     ScheduleStore,
+    SummaryStore,
     Wakeups,
 )
 from tenure.errors import StoreUnavailable
@@ -53,6 +55,14 @@ class Store:
     @property
     def relays(self) -> RelayStore:
         return self.backend.relays
+
+    @property
+    def audit(self) -> AuditStore:
+        return self.backend.audit
+
+    @property
+    def summaries(self) -> SummaryStore:
+        return self.backend.summaries
 
     @property
     def overview(self) -> OverviewStore:

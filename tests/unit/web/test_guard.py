@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler, ConfigError
 from tenure.web import dashboard
+from tenure.web.security.attempts import ALLOWED
 from tenure.web.security.guard import HEADERS, LARGEST_BODY
 from tenure.web.security.sessions import COOKIE
 from tenure.web.serving import check_bind, read_bind
@@ -116,6 +117,18 @@ def test_programs_send_the_token_itself() -> None:
         refused = client.get("/api/status")
         assert refused.status_code == 401
         assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_wrong_tokens_of_programs_are_counted_and_then_not_looked_at() -> None:
+    wrong, right = ({"authorization": f"Bearer {token}"} for token in ("no" * 20, TOKEN))
+    with visit(token=TOKEN) as client:
+        for _ in range(ALLOWED):
+            assert client.get("/api/status", headers=wrong).status_code == 401
+        refused = client.get("/api/status", headers=right)
+        assert refused.status_code == 429
+        assert refused.json()["code"] == "too_many"
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+        assert client.post("/login", data={"token": TOKEN}).status_code == 429
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler
-from tenure.model import PENDING, Result, RunState
+from tenure.model import PENDING, Fence, Result, RunState
 from tenure.web import dashboard
+from tenure.web.reading import Reader, Store
 from tests.support.dashboard import NAME, crawled, fill, links
 
 PAGES = ["/", "/schedules", "/runs", "/forecast", "/leases", "/events"]
@@ -69,7 +70,19 @@ def test_what_an_open_page_fetches_is_its_content_alone(client: TestClient) -> N
     assert 'id="list"' in part
 
 
-def test_search_is_in_the_address(client: TestClient) -> None:
+def summarise(scheduler: AsyncScheduler) -> None:
+    """Add what has ended to the summaries, as a leader does."""
+
+    async def work(store: Store) -> None:
+        fence = Fence("test", 1, "ann")
+        assert await store.backend.office.take(fence) == fence
+        await store.summaries.advance(fence, 100, 0.0)
+
+    asyncio.run(Reader(scheduler).ask(work))
+
+
+def test_search_is_in_the_address(client: TestClient, scheduler: AsyncScheduler) -> None:
+    summarise(scheduler)
     assert "paused" not in client.get("/schedules?q=BROKEN").text.partition("<tbody>")[2]
     assert "emits" not in client.get("/schedules?facet=paused").text.partition("<tbody>")[2]
     assert "broken" in client.get("/schedules?facet=failing&tenant=acme").text
@@ -192,3 +205,45 @@ def test_backfill_from_the_edge_of_the_calendar_is_no_defect(
 ) -> None:
     asked = {"name": NAME, "start": start, "end": end}
     assert client.get("/preview/backfill", params=asked).status_code == 200
+
+
+def test_facets_have_counts_and_schedules_their_lateness(
+    client: TestClient, scheduler: AsyncScheduler
+) -> None:
+    before = client.get("/schedules").text
+    assert 'Failing <span class="number">0</span>' in before
+    summarise(scheduler)
+    after = client.get("/schedules").text
+    assert 'Failing <span class="number">1</span>' in after
+    assert 'All <span class="number">3</span>' in after
+    assert re.search(r'data-name="Late, p95" class="nobreak">≤ ', after)
+
+
+def test_changes_are_on_record_with_who_and_from_where(client: TestClient) -> None:
+    sent = {"proof": proof(client), "name": NAME, "then": "/schedules", "reason": "stocktaking"}
+    client.post("/do/pause", data=sent)
+    client.post("/do/cancel", data={"proof": sent["proof"], "run": "999"})
+    shown = unescape(client.get("/audit").text)
+    assert "pause schedule" in shown
+    assert NAME in shown
+    assert "reason=stocktaking" in shown
+    refused, done = client.get("/api/audit").json()["items"]
+    assert (done["actor"], done["place"], done["via"]) == ("local user", "127.0.0.1", "dashboard")
+    assert (done["action"], done["outcome"]) == ("pause schedule", "done")
+    assert (refused["action"], refused["subject"]) == ("cancel run", "999")
+    assert refused["outcome"].startswith("refused: ")
+
+
+def test_api_puts_changes_on_record_without_their_arguments(client: TestClient) -> None:
+    body = {"task": "report", "kwargs": {"password": "hunter2"}, "priority": 3}
+    assert client.post("/api/runs", json=body).status_code == 201
+    assert client.post("/api/runs/999/cancel").status_code == 404
+    first = client.get("/api/audit?limit=1").json()
+    [refused] = first["items"]
+    [asked] = client.get("/api/audit", params={"cursor": first["next"]}).json()["items"]
+    assert (asked["via"], asked["action"], asked["subject"]) == ("api", "enqueue", "report")
+    assert "priority=3" in asked["detail"]
+    assert "kwargs" in asked["detail"]
+    assert "hunter2" not in client.get("/audit").text + client.get("/api/audit").text
+    assert (refused["action"], refused["subject"]) == ("cancel run", "999")
+    assert refused["outcome"].startswith("refused: ")

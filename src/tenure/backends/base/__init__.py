@@ -1,12 +1,14 @@
 """The protocols that a backend fulfils. This package is the specification.
 
 Read it in this order: leases.py, office.py, schedules.py, runs.py, events.py, relays.py,
-overview.py, backend.py. The extras that a backend may offer are in capabilities.py.
+audit.py, summaries.py, overview.py, backend.py. The extras that a backend may offer are in
+capabilities.py.
 
-A backend has nine parts: **leases** (who may act), the **office** (whose writes land),
+A backend has eleven parts: **leases** (who may act), the **office** (whose writes land),
 **schedules** (what is due, and the transaction that fires it), **editions** (what code declares),
 **runs** (claims and results), **events** (the log), **relays** (what of it is delivered), an
-**overview** (lists for people), and **wake-ups**. Each method is one atomic operation, written as
+**audit** (who changed what), **summaries** (of what runs came to), an **overview** (lists for
+people), and **wake-ups**. Each method is one atomic operation, written as
 one SQL transaction or one script: there is no begin or commit here, and no optional method. An
 expected "no" is a value; exceptions are for a store that cannot be reached (`StoreUnavailable`), a
 wrong schema, and a leader that is no longer in office (`Fenced`).
@@ -19,6 +21,7 @@ The store's clock decides what has expired and what is due. No method takes the 
 `tenure.testing.contract` turns every sentence into a test; a backend that passes is correct.
 """
 
+from tenure.backends.base.audit import AuditStore
 from tenure.backends.base.backend import (
     CANCELS,
     EVENTS,
@@ -58,6 +61,7 @@ from tenure.backends.base.overview import LAST_OF_ERROR, OverviewStore
 from tenure.backends.base.relays import REPLAYS, RelayStore
 from tenure.backends.base.runs import RunStore
 from tenure.backends.base.schedules import LONGEST_WAIT, EditionStore, Now, ScheduleStore
+from tenure.backends.base.summaries import SummaryStore
 
 __all__ = [
     "CANCELS",
@@ -75,6 +79,7 @@ __all__ = [
     "UNREAD_KEPT",
     "UNSEQUENCED",
     "AsyncLentTransaction",
+    "AuditStore",
     "Backend",
     "BacksUp",
     "BlockingLeases",
@@ -103,6 +108,7 @@ __all__ = [
     "ScheduleStore",
     "Scheme",
     "Stores",
+    "SummaryStore",
     "Upkeep",
     "Wakeups",
     "lease_topic",

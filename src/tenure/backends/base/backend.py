@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from tenure.backends.base.audit import AuditStore
 from tenure.backends.base.events import EventStore
 from tenure.backends.base.leases import LeaseStore
 from tenure.backends.base.office import Office
@@ -14,6 +15,7 @@ from tenure.backends.base.overview import OverviewStore
 from tenure.backends.base.relays import RelayStore
 from tenure.backends.base.runs import RunStore
 from tenure.backends.base.schedules import EditionStore, Now, ScheduleStore
+from tenure.backends.base.summaries import SummaryStore
 from tenure.process.clock import Clock
 
 SCHEDULES = "schedules"
@@ -100,6 +102,10 @@ class Backend(LeaseBackend, Protocol):
     @property
     def relays(self) -> RelayStore: ...
     @property
+    def audit(self) -> AuditStore: ...
+    @property
+    def summaries(self) -> SummaryStore: ...
+    @property
     def overview(self) -> OverviewStore: ...
 
 
@@ -114,6 +120,8 @@ class Stores:
     runs: RunStore
     events: EventStore
     relays: RelayStore
+    audit: AuditStore
+    summaries: SummaryStore
     wakeups: Wakeups
     lease_wakeups: Wakeups
     now: Now
@@ -130,6 +138,8 @@ class Stores:
             backend.runs,
             backend.events,
             backend.relays,
+            backend.audit,
+            backend.summaries,
             backend.wakeups,
             for_leases.wakeups,
             backend.now,

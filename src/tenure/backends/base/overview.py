@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tenure.model import Occurrence, RunRecord, Schedule, Sought
+from tenure.model import Facets, Occurrence, RunRecord, Schedule, Sought
 
 LAST_OF_ERROR = 300
 """How many characters of an error are shown in a list: the last ones, which say what it was."""
@@ -21,6 +21,13 @@ class OverviewStore(Protocol):
     ) -> list[Schedule]:
         """The schedules that are sought, by name, at most `limit`; with `after`, those behind that
         name. Those that `RunStore.prune` has marked as ended are left out."""
+        ...
+
+    async def facets(self, late: float, orphaned: str) -> Facets:
+        """How many schedules there are of each kind, of the first `FACET_VALUES` tenants and of as
+        many apps, by name: late by more than `late` seconds; orphaned if their reason begins so.
+        Counting ends after `FACET_COUNTED`, wherever it has come; marked as ended or not makes no
+        difference."""
         ...
 
     async def runs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from tenure.backends.memory.audit import MemoryAudit
 from tenure.backends.memory.editions import MemoryEditions
 from tenure.backends.memory.events import MemoryEvents
 from tenure.backends.memory.leases import MemoryLeases
@@ -16,6 +17,7 @@ from tenure.backends.memory.overview import MemoryOverview
 from tenure.backends.memory.relays import MemoryRelays
 from tenure.backends.memory.runs import MemoryRuns
 from tenure.backends.memory.schedules import MemorySchedules
+from tenure.backends.memory.summaries import MemorySummaries
 from tenure.backends.memory.tables import MemoryTables
 from tenure.backends.memory.wakeups import MemoryWakeups
 from tenure.backends.shared.once import Once
@@ -38,6 +40,8 @@ class MemoryBackend:
         self.runs = MemoryRuns(self.tables, self.office)
         self.events = MemoryEvents(self.tables, self.office)
         self.relays = MemoryRelays(self.tables, self.office)
+        self.audit = MemoryAudit(self.tables, self.office)
+        self.summaries = MemorySummaries(self.tables, self.office)
         self.overview = MemoryOverview(self.tables)
 
     @property

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from tenure.backends.base.overview import LAST_OF_ERROR
 from tenure.backends.memory.tables import MemoryTables
-from tenure.model import ENDED, Kind, Occurrence, RunRecord, Schedule, Sought
+from tenure.model import (
+    ENDED,
+    FACET_COUNTED,
+    FACET_VALUES,
+    Facets,
+    Kind,
+    Occurrence,
+    RunRecord,
+    Schedule,
+    Sought,
+)
 
 
 class MemoryOverview:
@@ -25,11 +36,31 @@ class MemoryOverview:
             :limit
         ]
 
+    async def facets(self, late: float, orphaned: str) -> Facets:
+        found = list(self._tables.schedules.values())
+        behind = self._tables.clock.now() - timedelta(seconds=late)
+        due = [s.next_due for s in found if s.active and s.next_due is not None]
+        inactive = [s for s in found if not s.active]
+        return Facets(
+            all=_capped(found),
+            failing=_capped([s for s in found if self._fails(s)]),
+            late=_capped([moment for moment in due if moment < behind]),
+            inactive=_capped(inactive),
+            orphaned=_capped([s for s in inactive if (s.reason or "").startswith(orphaned)]),
+            tenants=_values(s.spec.tenant for s in found),
+            apps=_values(s.spec.app for s in found),
+        )
+
+    def _fails(self, schedule: Schedule) -> bool:
+        known = self._tables.summaries.get(schedule.uid)
+        return known is not None and known.failing
+
     def _is(self, schedule: Schedule, sought: Sought) -> bool:
         spec, due = schedule.spec, schedule.next_due
         late = timedelta(seconds=sought.late or 0)
         return (
             schedule.reason != ENDED
+            and (not sought.failing or self._fails(schedule))
             and (sought.text is None or sought.text.lower() in spec.name.lower())
             and sought.tenant in (None, spec.tenant)
             and sought.app in (None, spec.app)
@@ -65,3 +96,12 @@ class MemoryOverview:
     def _brief(self, run: RunRecord) -> RunRecord:
         error = None if run.error is None else run.error[-LAST_OF_ERROR:]
         return replace(self._tables.with_name(run), arguments="{}", result=None, error=error)
+
+
+def _capped(found: Sequence[object]) -> int:
+    return min(len(found), FACET_COUNTED + 1)
+
+
+def _values(found: Iterable[str | None]) -> tuple[tuple[str, int], ...]:
+    counted = sorted(Counter(value for value in found if value is not None).items())
+    return tuple((value, min(n, FACET_COUNTED + 1)) for value, n in counted[:FACET_VALUES])

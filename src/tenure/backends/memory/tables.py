@@ -15,6 +15,7 @@ from tenure.model import (
     ENDED,
     OVERLAP,
     Attempt,
+    AuditLine,
     Change,
     Firing,
     HeldLane,
@@ -30,6 +31,7 @@ from tenure.model import (
     RunRecord,
     RunState,
     Schedule,
+    ScheduleSummary,
     TaskRule,
     occurrence_event,
 )
@@ -84,6 +86,10 @@ class MemoryTables:
         self.relays: dict[str, RelayRow] = {}
         self.rules: dict[tuple[str, str], TaskRule] = {}
         """By app and task."""
+        self.summaries: dict[int, ScheduleSummary] = {}
+        """Of schedules, by uid."""
+        self.audit: dict[int, AuditLine] = {}
+        self.last_line = 0
         self.pruned_to: datetime | None = None
         """Every pruned run had ended by then."""
         self.last_uid = 0

@@ -21,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tenure.backends.address import Address
 from tenure.backends.base import CopyMark, Joined
 from tenure.backends.postgres import migrate as migrations
+from tenure.backends.postgres.audit import PostgresAudit
 from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.connections.home import Home
 from tenure.backends.postgres.connections.pool import Pool
@@ -39,6 +40,7 @@ from tenure.backends.postgres.roles import role_script
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.statements import quoted, server_clock
+from tenure.backends.postgres.summaries import PostgresSummaries
 from tenure.backends.postgres.user_transaction import IDENTITY, Borrowed
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.backends.shared import copy_marks
@@ -86,6 +88,8 @@ class PostgresBackend:
         self.runs = PostgresRuns(self._for_the_rest, office, self.wakeups, namespace)
         self.events = PostgresEvents(self._for_the_rest, office, self.wakeups, namespace)
         self.relays = PostgresRelays(self._for_the_rest, office, namespace)
+        self.audit = PostgresAudit(self._for_the_rest, office, namespace)
+        self.summaries = PostgresSummaries(self._for_the_rest, office, namespace)
         self.overview = PostgresOverview(self._for_the_rest, namespace)
 
     @property

@@ -9,7 +9,17 @@ from typing import Any
 from tenure.backends.base.overview import LAST_OF_ERROR
 from tenure.backends.postgres.statements import Transactions, as_it_is
 from tenure.backends.shared import rows as from_rows
-from tenure.model import ENDED, Occurrence, RunRecord, Schedule, Sought
+from tenure.backends.shared import summary_rows
+from tenure.model import (
+    ENDED,
+    FACET_COUNTED,
+    FACET_VALUES,
+    Facets,
+    Occurrence,
+    RunRecord,
+    Schedule,
+    Sought,
+)
 
 _run = partial(from_rows.run, when=as_it_is)
 _schedule = partial(from_rows.schedule, when=as_it_is)
@@ -28,7 +38,7 @@ class PostgresOverview:
         self, sought: Sought, *, limit: int = 50, after: str | None = None
     ) -> list[Schedule]:
         rows = await self._all(
-            "schedules" if sought.late is None else "late",
+            _statement(sought),
             text=sought.text,
             tenant=sought.tenant,
             app=sought.app,
@@ -40,6 +50,13 @@ class PostgresOverview:
             limit=limit,
         )
         return [_schedule(row) for row in rows]
+
+    async def facets(self, late: float, orphaned: str) -> Facets:
+        most = {"most": FACET_COUNTED + 1, "values": FACET_VALUES}
+        [row] = await self._all("facets", late=late, orphaned=orphaned, **most)
+        return summary_rows.facets(
+            row, await self._all("tenants", **most), await self._all("apps", **most)
+        )
 
     async def runs(
         self, ids: Sequence[int] | None = None, *, limit: int = 50, below: int | None = None
@@ -61,3 +78,9 @@ class PostgresOverview:
 
     async def _all(self, name: str, **values: Any) -> list[dict[str, Any]]:
         return await self._database.one(self._sql[name], {"namespace": self._namespace, **values})
+
+
+def _statement(sought: Sought) -> str:
+    if sought.failing:
+        return "failing"
+    return "schedules" if sought.late is None else "late"

@@ -19,6 +19,7 @@ from tenure.backends.shared import copy_marks
 from tenure.backends.shared.once import Once
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.after_commit import Afterwards
+from tenure.backends.sqlite.audit import SQLiteAudit
 from tenure.backends.sqlite.backup import back_up
 from tenure.backends.sqlite.checkpoints import Checkpoints
 from tenure.backends.sqlite.connection import Connection
@@ -37,6 +38,7 @@ from tenure.backends.sqlite.relays import SQLiteRelays
 from tenure.backends.sqlite.rights import find_obstacle, role_script
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
+from tenure.backends.sqlite.summaries import SQLiteSummaries
 from tenure.backends.sqlite.user_transaction import Borrowed
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.backends.urls import of_sqlite
@@ -58,6 +60,8 @@ class SQLiteBackend:
     runs: SQLiteRuns
     events: SQLiteEvents
     relays: SQLiteRelays
+    audit: SQLiteAudit
+    summaries: SQLiteSummaries
     overview: SQLiteOverview
     wakeups: SQLiteWakeups
 
@@ -132,6 +136,8 @@ class SQLiteBackend:
         self.runs = SQLiteRuns(self._for_the_rest, self.office, *shared)
         self.events = SQLiteEvents(self._for_the_rest, self.office, *shared)
         self.relays = SQLiteRelays(self._for_the_rest, self.office, *shared)
+        self.audit = SQLiteAudit(self._for_the_rest, self.office, *shared[1:])
+        self.summaries = SQLiteSummaries(self._for_the_rest, self.office, *shared[1:])
         self.overview = SQLiteOverview(self._for_the_rest, self._namespace, self._clock)
         self._afterwards = Afterwards(self._for_the_rest, self.wakeups, self._lock_file)
 

@@ -10,9 +10,19 @@ from typing import Any
 
 from tenure.backends.base.overview import LAST_OF_ERROR
 from tenure.backends.shared import rows as from_rows
+from tenure.backends.shared import summary_rows
 from tenure.backends.shared.sql import load
 from tenure.backends.sqlite.connection import Transactions
-from tenure.model import ENDED, Occurrence, RunRecord, Schedule, Sought
+from tenure.model import (
+    ENDED,
+    FACET_COUNTED,
+    FACET_VALUES,
+    Facets,
+    Occurrence,
+    RunRecord,
+    Schedule,
+    Sought,
+)
 from tenure.process.clock import Clock, from_micros, to_micros
 
 _sql = load("tenure.backends.sqlite", "sql/overview.sql")
@@ -34,7 +44,7 @@ class SQLiteOverview:
     ) -> list[Schedule]:
         now = to_micros(self._clock.now())
         rows = await self._all(
-            "schedules" if sought.late is None else "late",
+            _statement(sought),
             text=sought.text,
             tenant=sought.tenant,
             app=sought.app,
@@ -46,6 +56,14 @@ class SQLiteOverview:
             limit=limit,
         )
         return [_schedule(row) for row in rows]
+
+    async def facets(self, late: float, orphaned: str) -> Facets:
+        most = {"most": FACET_COUNTED + 1, "values": FACET_VALUES}
+        before = to_micros(self._clock.now()) - int(late * 1_000_000)
+        [row] = await self._all("facets", before=before, orphaned=orphaned, **most)
+        return summary_rows.facets(
+            row, await self._all("tenants", **most), await self._all("apps", **most)
+        )
 
     async def runs(
         self, ids: Sequence[int] | None = None, *, limit: int = 50, below: int | None = None
@@ -68,3 +86,9 @@ class SQLiteOverview:
     async def _all(self, name: str, **values: Any) -> list[sqlite3.Row]:
         values["namespace"] = self._namespace
         return await self._connection.read(lambda c: c.execute(_sql[name], values).fetchall())
+
+
+def _statement(sought: Sought) -> str:
+    if sought.failing:
+        return "failing"
+    return "schedules" if sought.late is None else "late"

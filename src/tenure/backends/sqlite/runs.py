@@ -239,6 +239,7 @@ class SQLiteRuns(SQLiteAttempts):
             ends = [row["ended"] for row in (*finished, *unfired) if row["ended"] is not None]
             if ends:
                 c.execute(_sql["note_pruned"], self._named(pruned_to=max(ends)))
+            c.execute(_sql["prune_summaries"], values)
             pruned += c.execute(_sql["prune_removed"], values).rowcount
             return Pruned(pruned, _time(finished[-1]["finished_at"]) if finished else None)
 

@@ -21,6 +21,7 @@ from tenure.cli.schedules.output import (
     schedule_json,
     state,
     strip,
+    summary_json,
     target,
     upcoming,
 )
@@ -33,6 +34,7 @@ from tenure.model import (
     RunState,
     Schedule,
     ScheduleSpec,
+    ScheduleSummary,
     occurrence_event,
 )
 from tenure.node.names import PRESENCE
@@ -60,19 +62,24 @@ def list_schedules(
       tenure schedules list --json | jq -r '.[] | select(.active | not) | .name'
     """
 
-    async def look(backend: Opened) -> tuple[datetime, list[Schedule], dict[int, list[str]]]:
+    async def look(
+        backend: Opened,
+    ) -> tuple[datetime, list[Schedule], dict[int, list[str]], dict[int, ScheduleSummary]]:
         named = await backend.schedules.find(tenant=tenant, limit=limit, ended=ended)
         if not named:
             await backend.tell_namespace()
         found, recent = list(named.values()), dict[int, list[str]]()
+        known = dict[int, ScheduleSummary]()
         for first in range(0, len(found), PORTION):
             uids = [schedule.uid for schedule in found[first : first + PORTION]]
             recent |= await backend.schedules.recent(uids)
-        return await backend.now(), found, recent
+            known |= await backend.summaries.of(uids)
+        return await backend.now(), found, recent, known
 
-    now, found, recent = store.ask(look)
+    now, found, recent, known = store.ask(look)
     if as_json:
-        print_json([schedule_json(s) | {"recent": recent.get(s.uid, [])} for s in found])
+        more = {s.uid: {"recent": recent.get(s.uid, [])} for s in found}
+        print_json([schedule_json(s) | more[s.uid] | summary_json(known.get(s.uid)) for s in found])
         return
     page = Page()
     page.table(

@@ -9,7 +9,7 @@ from typing import Any
 from tenure import triggers
 from tenure.cli.output import iso, loaded
 from tenure.errors import InvalidTrigger
-from tenure.model import Content, Occurrence, RunRecord, Schedule
+from tenure.model import LATE_BOUNDS, Content, Occurrence, RunRecord, Schedule, ScheduleSummary
 from tenure.schedules.changes import ORPHANED, PAUSED, is_orphaned
 from tenure.schedules.planning import SET_ASIDE
 
@@ -139,4 +139,14 @@ def occurrence_json(occurrence: Occurrence, run: RunRecord | None) -> dict[str, 
         "term": occurrence.term,
         "run_id": occurrence.run_id,
         "run_state": None if run is None else run.state,
+    }
+
+
+def summary_json(known: ScheduleSummary | None) -> dict[str, object]:
+    """What its runs came to: the same words as the HTTP API's."""
+    p95 = None if known is None else known.p95
+    return {
+        "failing": known is not None and known.failing,
+        "late_p95": None if p95 is None else min(p95, LATE_BOUNDS[-1]),
+        "late_p95_is_more": p95 is not None and p95 > LATE_BOUNDS[-1],
     }

@@ -34,6 +34,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "attempts",
+            "audit",
             "cancelling",
             "catching_up",
             "claim_turns",
@@ -69,6 +70,7 @@ pytest.register_assert_rewrite(
             "editions",
             "runs",
             "schedules",
+            "summaries",
             "takeover",
             "wakeups",
         )
@@ -76,6 +78,7 @@ pytest.register_assert_rewrite(
 )
 
 from tenure.testing.contract.attempts import AttemptContract  # noqa: E402
+from tenure.testing.contract.audit import AuditContract  # noqa: E402
 from tenure.testing.contract.cancelling import (  # noqa: E402
     CancellingContract,
     LeaseCancellingContract,
@@ -122,11 +125,13 @@ from tenure.testing.contract.recovery import RecoveryContract  # noqa: E402
 from tenure.testing.contract.relays import RelayContract  # noqa: E402
 from tenure.testing.contract.runs import RunContract  # noqa: E402
 from tenure.testing.contract.schedules import ScheduleContract  # noqa: E402
+from tenure.testing.contract.summaries import SummaryContract  # noqa: E402
 from tenure.testing.contract.takeover import TakeoverContract  # noqa: E402
 from tenure.testing.contract.wakeups import LeaseWakeupContract, WakeupContract  # noqa: E402
 
 __all__ = [
     "AttemptContract",
+    "AuditContract",
     "BackendContract",
     "CancelContract",
     "CancellingContract",
@@ -169,6 +174,7 @@ __all__ = [
     "RetryContract",
     "RunContract",
     "ScheduleContract",
+    "SummaryContract",
     "TakeoverContract",
     "WakeupContract",
     "lease_machine",
@@ -212,6 +218,8 @@ class BackendContract(
     EventContract,
     EventGroupContract,
     RelayContract,
+    AuditContract,
+    SummaryContract,
     EmittingContract,
     OrderContract,
     QueueContract,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tenure.backends.base import LAST_OF_ERROR
-from tenure.model import Kind, Overlap, Result, RunState, Sought
+from tenure.model import FACET_VALUES, Facets, Kind, Overlap, Result, RunState, Sought
 from tenure.testing.contract.harness import Harness, replacing
 
 
@@ -35,6 +35,42 @@ class OverviewContract:
         assert await found(active=True, reason="orphaned") == []
         assert await found(late=harness.ttl / 2) == [late.name]
         assert await found(late=harness.ttl * 100) == []
+
+    async def test_schedules_are_counted_by_what_is_known_of_them(self, harness: Harness) -> None:
+        fence, overview = await harness.in_office(), harness.backend.overview
+        assert await overview.facets(1.0, "orphaned") == Facets(0, 0, 0, 0, 0, (), ())
+        await harness.add("a", 3600, tenant="acme", app="shop")
+        await harness.add("b", 3600, tenant="acme", app="site")
+        await harness.add("c", 0, app="shop")
+        for name, reason in (("d", "orphaned: gone"), ("e", "by hand")):
+            added = await harness.add(name, 3600, tenant="umbra")
+            await harness.schedules.change([replacing(added, active=False, reason=reason)])
+        for number in range(2):
+            run = await harness.claimed_run("f", key=str(number))
+            await harness.finish([Result(run.id, run.claim, "node", RunState.FAILED)])
+        await harness.add("gone", 0, tenant="gone", app="gone")
+        await harness.schedules.remove("gone")
+        await harness.advance(harness.ttl)
+        await harness.backend.summaries.advance(fence, 10, 0.0)
+        assert await overview.facets(harness.ttl / 2, "orphaned") == Facets(
+            all=6,
+            failing=1,
+            late=1,
+            inactive=2,
+            orphaned=1,
+            tenants=(("acme", 2), ("umbra", 2)),
+            apps=(("shop", 2), ("site", 1)),
+        )
+        assert [s.name for s in await overview.schedules(Sought(failing=True))] == ["f"]
+        assert await overview.schedules(Sought(failing=True, tenant="acme")) == []
+        assert await overview.schedules(Sought(failing=True), after="f") == []
+
+    async def test_no_more_tenants_are_counted_than_fit_on_a_page(self, harness: Harness) -> None:
+        names = [f"tenant {number:02}" for number in range(FACET_VALUES + 1)]
+        for name in reversed(names):
+            await harness.add(name, 3600, tenant=name)
+        found = (await harness.backend.overview.facets(1.0, "orphaned")).tenants
+        assert found == tuple((name, 1) for name in names[:FACET_VALUES])
 
     async def test_list_of_schedules_continues_behind_a_name(self, harness: Harness) -> None:
         for name in ("a", "b", "c"):

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, cast
 
 from tenure.backends.base import (
+    AuditStore,
     EditionStore,
     EventStore,
     Joined,
@@ -27,6 +28,7 @@ from tenure.backends.base import (
     RelayStore,
     RunStore,
     ScheduleStore,
+    SummaryStore,
     Wakeups,
 )
 from tenure.errors import StoreUnavailable
@@ -156,6 +158,12 @@ class Network:
 
     def relays(self, link: Link) -> RelayStore:
         return cast(RelayStore, _Proxy(self, link, "relays"))
+
+    def audit(self, link: Link) -> AuditStore:
+        return cast(AuditStore, _Proxy(self, link, "audit"))
+
+    def summaries(self, link: Link) -> SummaryStore:
+        return cast(SummaryStore, _Proxy(self, link, "summaries"))
 
     def now(self, link: Link) -> Now:
         return cast(Now, _Proxy(self, link, "").now)

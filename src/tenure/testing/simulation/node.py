@@ -137,6 +137,8 @@ class SimulatedNode:
             self._runs,
             network.events(self.link),
             network.relays(self.link),
+            network.audit(self.link),
+            network.summaries(self.link),
             self._wakeups,
             self._wakeups,
             network.now(self.link),

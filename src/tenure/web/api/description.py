@@ -25,6 +25,7 @@ _TEXTS = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not sent as JSON.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "What was sent is wrong; nothing was changed.",
     HTTPStatus.PRECONDITION_REQUIRED: "If-Match is missing.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many wrong tokens: try again after Retry-After.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The store did not answer: try again after Retry-After.",
 }
 
@@ -87,6 +88,7 @@ def _operation(operation: Operation, query: dict[str, Any]) -> dict[str, Any]:
 def possible_problems(operation: Operation) -> list[HTTPStatus]:
     found = {
         HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.TOO_MANY_REQUESTS,
         HTTPStatus.UNPROCESSABLE_ENTITY,
         HTTPStatus.SERVICE_UNAVAILABLE,
         *operation.problems,

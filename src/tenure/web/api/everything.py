@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.web.api import (
+    audit,
     events,
     leases,
     occurrences,
@@ -25,4 +26,5 @@ TABLE: tuple[Operation, ...] = (
     *leases.OPERATIONS,
     *events.OPERATIONS,
     *relays.OPERATIONS,
+    *audit.OPERATIONS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote
@@ -17,8 +17,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
+from tenure.backends.base import AuditStore
 from tenure.errors import ConfigError
-from tenure.printable import one_line
+from tenure.model import NewAction
+from tenure.printable import field, one_line
 from tenure.scheduler.async_scheduler import AsyncScheduler
 from tenure.tasks.arguments import ID_MOST, KEY_MOST, idempotency_key
 from tenure.web.api import everything
@@ -38,6 +40,7 @@ from tenure.web.api.queries import read_query
 from tenure.web.api.repeats import Repeats
 from tenure.web.api.table import Call, Operation, Reply, Version
 from tenure.web.api.values import encoded
+from tenure.web.auditing import on_record, place, who
 
 BESIDE_ARGUMENTS = 64 * 1024
 """How many bytes a body may have beside the greatest arguments that a task may have."""
@@ -116,11 +119,16 @@ class _Path(_Route):
         if operation.writes and not _state(request, "may_write", False):
             raise Problem(HTTPStatus.FORBIDDEN, "read_only", "Changes are not allowed here.")
         call = await _checked(operation, request, self._most)
-        reply = await self._reply(operation, call)
-        if operation.writes:
-            place, actor = one_line(request.url.path), one_line(call.actor)
-            _logger.info("%s %s by %s: %d", operation.method, place, actor, reply.status)
+        if not operation.writes:
+            return _response(request, await self._reply(operation, call))
+        async with on_record(self._audit, _asked(operation, request, call), Problem):
+            reply = await self._reply(operation, call)
+        path, actor = one_line(request.url.path), one_line(call.actor)
+        _logger.info("%s %s by %s: %d", operation.method, path, actor, reply.status)
         return _response(request, reply)
+
+    async def _audit(self, question: Callable[[AuditStore], Awaitable[Any]]) -> Any:
+        return await self._access.ask(lambda opened: question(opened.backend.audit))
 
     async def _reply(self, operation: Operation, call: Call) -> Reply:
         if operation.remembers and (before := self._repeats.find(call)) is not None:
@@ -191,6 +199,28 @@ async def _checked(operation: Operation, request: Request, most: int) -> Call:
     expected, any_version = _precondition(operation, request)
     actor = str(_state(request, "actor", "") or "somebody unknown")
     return Call(path, query, body, expected, any_version, key, actor)
+
+
+def _asked(operation: Operation, request: Request, call: Call) -> NewAction:
+    """For the audit. Arguments and data may be secret, so only their names are kept."""
+    words = re.sub("([A-Z])", lambda found: f" {found[1].lower()}", operation.id)
+    given = {} if call.body is None else msgspec.structs.asdict(call.body)
+    subject = "/".join(call.path.values()) or str(given.get("name") or given.get("task") or "")
+    return NewAction(who(request), place(request), "api", words, subject, _detail(call, given))
+
+
+def _detail(call: Call, given: Mapping[str, object]) -> str:
+    default = {} if call.body is None else _defaults(type(call.body))
+    said = {n: v for n, v in given.items() if n != "name" and (n not in default or v != default[n])}
+    return " ".join(
+        f"{name}={field(value)}" if isinstance(value, str | int | float) else name
+        for name, value in said.items()
+    )
+
+
+def _defaults(kind: type[msgspec.Struct]) -> dict[str, object]:
+    fields = msgspec.structs.fields(kind)
+    return {each.name: each.default for each in fields if each.default is not msgspec.NODEFAULT}
 
 
 def _segment(name: str, value: str) -> str:

@@ -12,12 +12,22 @@ from msgspec import Meta
 
 from tenure import triggers
 from tenure.errors import InvalidTrigger
-from tenure.model import CatchUp, Content, OnCrash, Overlap, Schedule
-from tenure.schedules.changes import is_orphaned, trigger_of
+from tenure.model import (
+    LATE_BOUNDS,
+    CatchUp,
+    Content,
+    OnCrash,
+    Overlap,
+    Schedule,
+    ScheduleSummary,
+    Sought,
+)
+from tenure.schedules.changes import ORPHANED, is_orphaned, trigger_of
 from tenure.schedules.planning import SET_ASIDE
 from tenure.triggers import Explanation, Trigger
 from tenure.web.api import cursors
 from tenure.web.api.access import Opened
+from tenure.web.api.facets import FacetsAnswer, facets_answer
 from tenure.web.api.problems import unprocessable
 from tenure.web.api.table import Call, Operation, Reply
 from tenure.web.api.values import (
@@ -34,6 +44,8 @@ from tenure.web.api.values import (
     stored_json,
 )
 
+LATE = 10.0
+"""Seconds."""
 PORTION = 500
 PORTIONS = 10
 """A page with filters that the store does not know reads so many portions at the most."""
@@ -83,6 +95,13 @@ class ScheduleAnswer(Answer):
     updated_at: Moment
     recent: list[str]
     """What became of the last ten planned occurrences, the newest first."""
+    failing: bool
+    """Its last run failed or was lost, as of some seconds ago."""
+    late_p95: float | None
+    """95 % of its last one to two hundred runs began at most so many seconds late: 0.01, 0.03, 0.1
+    and so on, up to 600; null if nothing is known."""
+    late_p95_is_more: bool
+    """They began later than that."""
 
 
 class SchedulePage(Answer):
@@ -91,6 +110,8 @@ class SchedulePage(Answer):
     items: list[ScheduleAnswer]
     next: str | None
     """The cursor of the next page; null on the last one. A page may be empty and not the last."""
+    facets: FacetsAnswer | None
+    """If `facets=true` asked for them."""
 
 
 class ExplanationAnswer(Answer):
@@ -124,6 +145,12 @@ class ListSchedules(Asked):
     app: Wanted | None = None
     text: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """Only those with this in their name."""
+    failing: bool = False
+    """Only those whose last run failed or was lost."""
+    late: bool = False
+    """Only those that have been due for more than 10 seconds."""
+    facets: bool = False
+    """Also how many there are of each kind."""
     ended: bool = False
     """Also those that ended longer ago than the retention."""
     limit: Limit = 50
@@ -157,8 +184,10 @@ def state_of(schedule: Schedule) -> State:
     return "set aside" if (schedule.reason or "").startswith(SET_ASIDE) else "paused"
 
 
-def answer(schedule: Schedule, recent: Sequence[str] = ()) -> ScheduleAnswer:
-    spec = schedule.spec
+def answer(
+    schedule: Schedule, recent: Sequence[str] = (), known: ScheduleSummary | None = None
+) -> ScheduleAnswer:
+    spec, p95 = schedule.spec, None if known is None else known.p95
     return ScheduleAnswer(
         name=schedule.name,
         uid=schedule.uid,
@@ -187,6 +216,9 @@ def answer(schedule: Schedule, recent: Sequence[str] = ()) -> ScheduleAnswer:
         created_at=iso(schedule.created_at),
         updated_at=iso(schedule.updated_at),
         recent=list(recent),
+        failing=known is not None and known.failing,
+        late_p95=None if p95 is None else min(p95, LATE_BOUNDS[-1]),
+        late_p95_is_more=p95 is not None and p95 > LATE_BOUNDS[-1],
     )
 
 
@@ -210,7 +242,8 @@ def _emitted(content: Content) -> EmittedEvent:
 async def with_recent(opened: Opened, found: Sequence[Schedule]) -> list[ScheduleAnswer]:
     uids = [schedule.uid for schedule in found]
     recent = await opened.stores.schedules.recent(uids) if uids else {}
-    return [answer(schedule, recent.get(schedule.uid, [])) for schedule in found]
+    known = await opened.stores.summaries.of(uids) if uids else {}
+    return [answer(s, recent.get(s.uid, []), known.get(s.uid)) for s in found]
 
 
 async def told(opened: Opened, schedule: Schedule) -> Reply:
@@ -224,10 +257,8 @@ async def list_schedules(opened: Opened, call: Call) -> SchedulePage:
     filtered = any(value is not None for value in (asked.state, asked.task, asked.app, asked.text))
     portion, more, found = PORTION if filtered else asked.limit, True, list[Schedule]()
     for _ in range(PORTIONS):
-        named = await opened.stores.schedules.find(
-            tenant=asked.tenant, limit=portion, ended=asked.ended, after=after
-        )
-        for schedule in named.values():
+        named = await _portion(opened, asked, portion, after)
+        for schedule in named:
             after = schedule.name
             if _matches(schedule, asked):
                 found.append(schedule)
@@ -237,7 +268,30 @@ async def list_schedules(opened: Opened, call: Call) -> SchedulePage:
         if len(found) == asked.limit or not more:
             break
     following = cursors.after_name("schedules", after) if more else None
-    return SchedulePage(items=await with_recent(opened, found), next=following)
+    facets = await opened.backend.overview.facets(LATE, ORPHANED) if asked.facets else None
+    return SchedulePage(
+        items=await with_recent(opened, found),
+        next=following,
+        facets=None if facets is None else facets_answer(facets),
+    )
+
+
+async def _portion(
+    opened: Opened, asked: ListSchedules, limit: int, after: str | None
+) -> Sequence[Schedule]:
+    if asked.failing or asked.late:
+        sought = Sought(
+            text=asked.text,
+            tenant=asked.tenant,
+            app=asked.app,
+            late=LATE if asked.late else None,
+            failing=asked.failing,
+        )
+        return await opened.backend.overview.schedules(sought, limit=limit, after=after)
+    named = await opened.stores.schedules.find(
+        tenant=asked.tenant, limit=limit, ended=asked.ended, after=after
+    )
+    return list(named.values())
 
 
 def _matches(schedule: Schedule, asked: ListSchedules) -> bool:

@@ -1,4 +1,4 @@
-"""What people may change from a page, each with a line in the log that says who did.
+"""What people may change from a page, each with a line in the audit and in the log that says who.
 
 Every change goes through the functions that the command line uses, too.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -15,8 +17,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tenure.errors import Conflict, TenureError
-from tenure.model import RunState
+from tenure.model import NewAction, RunState
 from tenure.printable import field, one_line
+from tenure.web.auditing import on_record, place, who
 from tenure.web.pages import policies
 from tenure.web.pages.previews import MOST_BACKFILLED, stretch
 from tenure.web.reading import Reader, Store
@@ -32,10 +35,14 @@ LONGEST_REASON, LONGEST_SAID = 200, 300
 class Action:
     """One change that was asked for: of what, by whom."""
 
-    def __init__(self, reader: Reader, request: Request, given: dict[str, list[str]]) -> None:
+    def __init__(
+        self, reader: Reader, request: Request, name: str, given: dict[str, list[str]]
+    ) -> None:
         self.reader = reader
         self.access = reader.access
         self.actor = str(request.state.actor)
+        self.who, self.place = who(request), place(request)
+        self.label = name
         self.names = given.get("name", [])
         self._given = given
 
@@ -64,13 +71,31 @@ class Action:
         by = f"by {self.actor}, dashboard"
         return f"{said} ({by})" if said else by
 
+    def on_record(self, subject: str) -> AbstractAsyncContextManager[None]:
+        """Writes a line about a change of this, and completes it."""
+        about = {k: v for k, v in self._given.items() if k not in ("key", "proof", *SUBJECTS)}
+        detail = " ".join(f"{key}={field(','.join(about[key]))}" for key in sorted(about))
+        asked = NewAction(
+            self.who, self.place, "dashboard", WORDS.get(self.label, self.label), subject, detail
+        )
+        return on_record(
+            lambda question: self.reader.ask(lambda store: _awaited(question(store.audit))),
+            asked,
+            Refused,
+        )
+
+    @property
+    def subject(self) -> str:
+        return next((",".join(self._given[name]) for name in SUBJECTS if name in self._given), "")
+
     async def each(self, change: Callable[[str], Awaitable[object]], done: str) -> str:
         """The same for many schedules; what is not possible for one is told, and the rest goes
         on."""
         changed, failed = 0, list[str]()
         for name in self.names:
             try:
-                await change(name)
+                async with self.on_record(name):
+                    await change(name)
                 changed += 1
             except TenureError as error:
                 failed.append(f"{name}: {error}")
@@ -175,6 +200,27 @@ ACTIONS: dict[str, Callable[[Action], Awaitable[str]]] = {
 }
 
 
+OF_MANY = frozenset({"pause", "resume", "run-now"})
+"""Their lines are about each schedule."""
+SUBJECTS = ("name", "run", "relay")
+"""The fields that say what a change is about."""
+WORDS = {
+    "pause": "pause schedule",
+    "resume": "resume schedule",
+    "run-now": "run now",
+    "change": "update schedule",
+    "retry": "retry run",
+    "cancel": "cancel run",
+    "evict": "evict lease",
+    "replay": "replay parked",
+}
+"""The same words as the API's."""
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
 def routes(reader: Reader, sessions: Sessions) -> list[BaseRoute]:
     async def act(request: Request) -> Response:
         name = request.path_params["action"]
@@ -182,11 +228,15 @@ def routes(reader: Reader, sessions: Sessions) -> list[BaseRoute]:
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such action.")
         given = await checked_form(request, sessions)
         then = given.pop("then", ["/"])[0]
-        action = Action(reader, request, given)
+        action = Action(reader, request, name, given)
         about = " ".join(f"{key}={field(','.join(given[key]))}" for key in sorted(given))
         by = field(action.actor)
         try:
-            said = await ACTIONS[name](action)
+            if name in OF_MANY:
+                said = await ACTIONS[name](action)
+            else:
+                async with action.on_record(action.subject):
+                    said = await ACTIONS[name](action)
         except TenureError as error:
             _logger.warning(
                 "dashboard.refused action=%s by=%s %s error=%s", name, by, about, field(str(error))

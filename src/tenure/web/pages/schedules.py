@@ -6,23 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
+from math import isfinite
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from tenure.model import RunState, Schedule, Sought
+from tenure.model import (
+    FACET_COUNTED,
+    LATE_BOUNDS,
+    Facets,
+    Schedule,
+    ScheduleSummary,
+    Sought,
+)
 from tenure.schedules.changes import ORPHANED
 from tenure.web import telling
 from tenure.web.live import CHANGES, RUNS
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
+from tenure.words import span
 
 SHOWN = 50
 STRIP = 50
-RECENT_RUNS = 1_000
-"""Among so many of the last runs those that failed are looked for."""
 LATE = 10.0
 BULK = 500
 FACETS = {
@@ -66,6 +73,7 @@ class Search:
             active=False if self.facet in ("paused", "orphaned") else None,
             reason=ORPHANED if self.facet == "orphaned" else None,
             late=LATE if self.facet == "late" else None,
+            failing=self.facet == "failing",
         )
 
     def query(self, **changes: str) -> dict[str, str]:
@@ -79,18 +87,12 @@ class Found:
     schedules: list[Schedule]
     more: bool
     recent: dict[int, list[str]]
+    summaries: dict[int, ScheduleSummary]
+    facets: Facets
 
 
 async def find(store: Store, search: Search, limit: int) -> tuple[list[Schedule], bool]:
     """Those on this page, and whether there are more."""
-    if search.facet == "failing":
-        runs = await store.overview.runs(limit=RECENT_RUNS)
-        bad = (RunState.FAILED, RunState.LOST)
-        names = sorted({run.schedule for run in runs if run.state in bad and run.schedule})
-        names = [n for n in names if search.text.lower() in n.lower() and n > search.after]
-        some = await store.schedules.find(names[: limit * 2], tenant=search.tenant or None)
-        found = [s for s in some.values() if search.app in ("", s.spec.app)]
-        return found[:limit], len(found) > limit
     found = await store.overview.schedules(
         search.sought, limit=limit + 1, after=search.after or None
     )
@@ -104,7 +106,9 @@ def routes(reader: Reader) -> list[BaseRoute]:
         async def ask(store: Store) -> Found:
             found, more = await find(store, search, SHOWN)
             recent = await store.schedules.recent([s.uid for s in found], STRIP)
-            return Found(await store.now(), found, more, recent)
+            summaries = await store.summaries.of([s.uid for s in found])
+            facets = await store.overview.facets(LATE, ORPHANED)
+            return Found(await store.now(), found, more, recent, summaries, facets)
 
         found = await reader.ask(ask)
         return page(
@@ -113,16 +117,22 @@ def routes(reader: Reader) -> list[BaseRoute]:
             topics=f"{CHANGES} {RUNS}",
             now=found.now,
             search=search,
-            facets=FACETS,
+            facets=[(name, label, _number(found.facets, name)) for name, label in FACETS.items()],
+            values={"tenant": _values(found.facets.tenants), "app": _values(found.facets.apps)},
             rows=[
-                (s, telling.state(s), telling.rule(s), found.recent.get(s.uid, [])[::-1])
+                (
+                    s,
+                    telling.state(s),
+                    telling.rule(s),
+                    found.recent.get(s.uid, [])[::-1],
+                    _p95(found.summaries.get(s.uid)),
+                )
                 for s in found.schedules
             ],
             tones=telling.TONES,
             more=found.more,
             tenants=any(s.tenant for s in found.schedules),
             strip=STRIP,
-            recent_runs=RECENT_RUNS,
         )
 
     async def bulk(request: Request) -> Response:
@@ -155,6 +165,32 @@ def routes(reader: Reader) -> list[BaseRoute]:
         )
 
     return [Route("/schedules", show), Route("/bulk", bulk)]
+
+
+def _number(facets: Facets, name: str) -> str:
+    counts = {
+        "": facets.all,
+        "failing": facets.failing,
+        "late": facets.late,
+        "paused": facets.inactive,
+        "orphaned": facets.orphaned,
+    }
+    return _told(counts[name])
+
+
+def _values(counted: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    return [(value, _told(number)) for value, number in counted]
+
+
+def _told(number: int) -> str:
+    return f"{number:,}" if number <= FACET_COUNTED else f"{FACET_COUNTED:,}+"
+
+
+def _p95(known: ScheduleSummary | None) -> str:
+    """How late 95 % of its runs were at most."""
+    if known is None or known.p95 is None:
+        return "–"
+    return f"≤ {span(known.p95)}" if isfinite(known.p95) else f"> {span(LATE_BOUNDS[-1])}"
 
 
 def _changes(action: str, schedule: Schedule) -> bool:

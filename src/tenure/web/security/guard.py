@@ -8,8 +8,10 @@ is asking; may they change something. What it found out is in `request.state`: `
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, MutableMapping
 from http import HTTPStatus
+from math import ceil
 from typing import Any
 from urllib.parse import quote
 
@@ -20,9 +22,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenure.printable import one_line
 from tenure.web.security.addresses import is_loopback, is_our_host, is_our_origin
+from tenure.web.security.attempts import Attempts
 from tenure.web.security.policy import Policy
 from tenure.web.security.sessions import COOKIE, Session, Sessions
 
+_logger = logging.getLogger("tenure.web")
 LARGEST_BODY = 2 * 1024 * 1024
 LONGEST_NAME = 100
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -59,11 +63,13 @@ class Guard:
         policy: Policy,
         sessions: Sessions,
         *,
+        attempts: Attempts,
         page: Callable[[Request, HTTPStatus, str], Response],
     ) -> None:
         self._app = app
         self._policy = policy
         self._sessions = sessions
+        self._attempts = attempts
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +126,7 @@ class Guard:
             user = connection.headers.get(policy.user_header)
         if user:
             name = one_line(user)[:LONGEST_NAME]
-        elif kind.lower() == "bearer" and self._sessions.is_token(given.strip()):
+        elif kind.lower() == "bearer" and self._is_token(given.strip(), peer):
             name, state["by_token"] = "token", True
         elif policy.token is not None and (
             session := self._sessions.read(connection.cookies.get(COOKIE))
@@ -138,12 +144,31 @@ class Guard:
         else:
             return False
         state["actor"] = f"{name} from {peer}"
+        state["who"], state["place"] = name, _place(connection, peer, by_proxy=bool(user))
         state["may_write"] = policy.allow_changes
         state["session"], state["proof"] = session, self._sessions.proof(session)
         said = connection.query_params.get("said", "")
         if said and self._sessions.is_mark(connection.query_params.get("mark", ""), said, session):
             state["said"] = said
         return True
+
+    def _is_token(self, given: str, peer: str) -> bool:
+        """Wrong ones are counted with those of the login, and after a few from an address no
+        further ones from there are looked at. Those from elsewhere are: otherwise anyone could
+        keep all programs out."""
+        if self._policy.token is None:
+            return False
+        if wait := self._attempts.wait_of(peer):
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"Too many wrong tokens. Try again in {ceil(wait)} seconds.",
+                "too_many",
+            )
+        if self._sessions.is_token(given):
+            return True
+        self._attempts.failed(peer)
+        _logger.warning("dashboard.token_refused from=%s", peer)
+        return False
 
     def _check_change(self, scope: Scope, path: str) -> None:
         """Of a request that would change something."""
@@ -167,10 +192,22 @@ class Guard:
 
     def _refusal(self, scope: Scope, path: str, refused: Refused) -> ASGIApp:
         if path.startswith("/api"):
-            return problem(refused.status, str(refused), refused.code)
-        if refused.status is HTTPStatus.MISDIRECTED_REQUEST:  # it gets nothing of ours
-            return PlainTextResponse(f"{refused}\n", refused.status)
-        return self._page(Request(scope), refused.status, str(refused))
+            answer = problem(refused.status, str(refused), refused.code)
+        elif refused.status is HTTPStatus.MISDIRECTED_REQUEST:  # it gets nothing of ours
+            answer = PlainTextResponse(f"{refused}\n", refused.status)
+        else:
+            answer = self._page(Request(scope), refused.status, str(refused))
+        if refused.status is HTTPStatus.TOO_MANY_REQUESTS:
+            wait = self._attempts.wait_of((scope.get("client") or ["unknown"])[0])
+            answer.headers["retry-after"] = str(max(1, ceil(wait)))
+        return answer
+
+
+def _place(connection: HTTPConnection, peer: str, *, by_proxy: bool) -> str:
+    """Whence a request comes. A proxy that is believed says it, in what it has added last."""
+    told = connection.headers.get("x-forwarded-for", "") if by_proxy else ""
+    client = one_line(told.rpartition(",")[2].strip())[:LONGEST_NAME]
+    return f"{client} via {peer}" if client else peer
 
 
 def path_of(scope: Scope) -> str:

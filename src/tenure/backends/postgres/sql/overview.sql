@@ -22,6 +22,76 @@ WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
   AND (%(reason)s::text IS NULL OR starts_with(reason, %(reason)s))
 ORDER BY name LIMIT %(limit)s;
 
+-- name: failing
+-- By the index of those that fail; seldom many.
+SELECT s.* FROM {schema}.schedule_summary f JOIN {schema}.schedule s ON s.uid = f.schedule_uid
+WHERE f.namespace = %(namespace)s AND f.failing AND s.namespace = %(namespace)s AND s.removed = 0
+  AND (%(after)s::text IS NULL OR s.name > %(after)s)
+  AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(s.name)) > 0)
+  AND (%(tenant)s::text IS NULL OR s.tenant = %(tenant)s) AND (%(app)s::text IS NULL OR s.app = %(app)s)
+  AND (%(active)s::boolean IS NULL OR s.active = %(active)s)
+  AND (%(reason)s::text IS NULL OR starts_with(s.reason, %(reason)s))
+  AND (%(late)s::double precision IS NULL
+       OR s.active AND s.next_due < now() - make_interval(secs => %(late)s))
+  AND s.reason IS DISTINCT FROM %(marked)s
+ORDER BY s.name LIMIT %(limit)s;
+
+-- name: facets
+SELECT
+    (SELECT count(*) FROM (
+        SELECT 1 FROM {schema}.schedule WHERE namespace = %(namespace)s AND removed = 0
+        ORDER BY name LIMIT %(most)s) x) AS everything,
+    (SELECT count(*) FROM (
+        SELECT 1 FROM {schema}.schedule_summary f JOIN {schema}.schedule s ON s.uid = f.schedule_uid
+        WHERE f.namespace = %(namespace)s AND f.failing AND s.removed = 0 LIMIT %(most)s) x) AS failing,
+    (SELECT count(*) FROM (
+        SELECT 1 FROM {schema}.schedule
+        WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
+          AND next_due < now() - make_interval(secs => %(late)s)
+        LIMIT %(most)s) x) AS late,
+    i.inactive, i.orphaned
+FROM (
+    SELECT count(*) AS inactive, count(*) FILTER (WHERE starts_with(reason, %(orphaned)s)) AS orphaned
+    FROM (
+        SELECT reason FROM {schema}.schedule WHERE namespace = %(namespace)s AND NOT active AND removed = 0
+        LIMIT %(most)s) x
+) i;
+
+-- name: tenants
+WITH RECURSIVE found (value, n) AS (
+    (SELECT tenant, 1 FROM {schema}.schedule
+     WHERE namespace = %(namespace)s AND tenant IS NOT NULL AND removed = 0
+     ORDER BY tenant LIMIT 1)
+    UNION ALL
+    SELECT x.tenant, n + 1 FROM found CROSS JOIN LATERAL (
+        SELECT tenant FROM {schema}.schedule
+        WHERE namespace = %(namespace)s AND tenant > found.value AND tenant IS NOT NULL AND removed = 0
+        ORDER BY tenant LIMIT 1) x
+    WHERE n < %(values)s
+)
+SELECT value, (SELECT count(*) FROM (
+    SELECT 1 FROM {schema}.schedule
+    WHERE namespace = %(namespace)s AND tenant = found.value AND tenant IS NOT NULL AND removed = 0
+    LIMIT %(most)s) x) AS count
+FROM found ORDER BY value;
+
+-- name: apps
+WITH RECURSIVE found (value, n) AS (
+    (SELECT app, 1 FROM {schema}.schedule WHERE namespace = %(namespace)s AND app IS NOT NULL
+     ORDER BY app LIMIT 1)
+    UNION ALL
+    SELECT x.app, n + 1 FROM found CROSS JOIN LATERAL (
+        SELECT app FROM {schema}.schedule
+        WHERE namespace = %(namespace)s AND app > found.value AND app IS NOT NULL
+        ORDER BY app LIMIT 1) x
+    WHERE n < %(values)s
+)
+SELECT value, (SELECT count(*) FROM (
+    SELECT 1 FROM {schema}.schedule
+    WHERE namespace = %(namespace)s AND app = found.value AND app IS NOT NULL AND removed = 0
+    LIMIT %(most)s) x) AS count
+FROM found ORDER BY value;
+
 -- name: runs
 SELECT r.id, r.schedule, r.schedule_uid, r.kind, r.nominal, r.task, '{{}}' AS kwargs, r.state, r.due, r.attempt,
     r.unbegun, r.crashes, r.failures, r.lock, r.priority, r.timeout, r.retries, r.on_crash, r.term, r.node,

@@ -562,7 +562,9 @@ WITH office AS (
                WHERE o.schedule_uid = g.uid ORDER BY o.kind, o.key LIMIT 1) IS NULL
         ORDER BY g.updated_at LIMIT %(limit)s
     ) x
-    WHERE s.uid = x.uid RETURNING 1
+    WHERE s.uid = x.uid RETURNING s.uid
+), forgotten AS (
+    DELETE FROM {schema}.schedule_summary m USING removed WHERE m.schedule_uid = removed.uid
 )
 SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fired) + (SELECT count(*) FROM unfired)
     + (SELECT count(*) FROM removed) AS pruned, (SELECT max(finished_at) FROM old) AS ended;

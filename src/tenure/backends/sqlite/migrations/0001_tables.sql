@@ -102,7 +102,9 @@ CREATE INDEX tenure_schedule_due_tenant ON tenure_schedule (namespace, tenant, n
     WHERE active = 1 AND next_due IS NOT NULL AND tenant IS NOT NULL;
 CREATE INDEX tenure_schedule_tenant ON tenure_schedule (namespace, tenant, name)
     WHERE tenant IS NOT NULL AND removed = 0;
-CREATE INDEX tenure_schedule_app ON tenure_schedule (namespace, app) WHERE app IS NOT NULL;
+CREATE INDEX tenure_schedule_app ON tenure_schedule (namespace, app, removed) WHERE app IS NOT NULL;
+-- For lists: how many are paused, and which.
+CREATE INDEX tenure_schedule_inactive ON tenure_schedule (namespace, name) WHERE active = 0 AND removed = 0;
 -- For the pruner, once a minute: it must not read a million schedules that were not removed.
 CREATE INDEX tenure_schedule_removed ON tenure_schedule (namespace, updated_at) WHERE removed <> 0;
 
@@ -330,6 +332,50 @@ CREATE TABLE tenure_relay_parked (
     PRIMARY KEY (namespace, relay, position)
 ) WITHOUT ROWID;
 
+-- Who changed what, from where. A line without an outcome is under way, or its process died.
+CREATE TABLE tenure_audit (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    actor     TEXT NOT NULL,
+    place     TEXT NOT NULL,
+    via       TEXT NOT NULL,
+    action    TEXT NOT NULL,
+    subject   TEXT NOT NULL,
+    detail    TEXT NOT NULL,
+    outcome   TEXT,
+    CHECK (length(detail) <= 10000)
+);
+
+CREATE INDEX tenure_audit_namespace ON tenure_audit (namespace);
+
+-- What the runs of a schedule came to, and how many ended within five minutes, by class of lateness. The
+-- leader adds runs in the order of their end, up to the position, which moves in the same transaction.
+CREATE TABLE tenure_schedule_summary (
+    schedule_uid INTEGER PRIMARY KEY,
+    namespace    TEXT NOT NULL,
+    failing      INTEGER NOT NULL,
+    state        TEXT NOT NULL,         -- how the last one ended
+    ended_at     INTEGER NOT NULL,
+    late         TEXT NOT NULL          -- how many were of each class of lateness, separated by commas
+);
+
+CREATE INDEX tenure_schedule_failing ON tenure_schedule_summary (namespace) WHERE failing = 1;
+
+CREATE TABLE tenure_lateness (
+    namespace TEXT NOT NULL,
+    begins    INTEGER NOT NULL,
+    class     INTEGER NOT NULL,
+    ended     INTEGER NOT NULL,
+    PRIMARY KEY (namespace, begins, class)
+) WITHOUT ROWID;
+
+CREATE TABLE tenure_summary_position (
+    namespace TEXT PRIMARY KEY,
+    ended_at  INTEGER NOT NULL,
+    run_id    INTEGER NOT NULL
+) WITHOUT ROWID;
+
 -- 2^53 or more was never given: it was put there by hand.
 CREATE TRIGGER tenure_event_sequence AFTER INSERT ON tenure_event WHEN NEW.position IS NULL BEGIN
     INSERT INTO tenure_event_log (namespace, position) VALUES (NEW.namespace, 1 + max(
@@ -485,6 +531,13 @@ FROM (
     FROM tenure_relay_lane WHERE parked <> 0
 ) k
 LEFT JOIN tenure_event e ON e.namespace = k.namespace AND e.position = k.position;
+
+CREATE VIEW tenure_audit_log AS
+SELECT a.namespace, a.id,
+    strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000000, 'unixepoch')
+        || printf('.%06dZ', a.at % 1000000) AS at,
+    a.actor, a.place, a.via, a.action, a.subject, a.detail, a.outcome
+FROM tenure_audit a;
 
 CREATE VIEW tenure_why_not AS
 SELECT w.namespace, w.schedule, w.tenant, w.what,

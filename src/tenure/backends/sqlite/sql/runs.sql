@@ -170,6 +170,13 @@ WHERE uid IN (
       AND NOT EXISTS (SELECT 1 FROM tenure_occurrence o WHERE o.schedule_uid = s.uid)
     ORDER BY updated_at LIMIT :limit);
 
+-- name: prune_summaries
+DELETE FROM tenure_schedule_summary WHERE schedule_uid IN (
+    SELECT uid FROM tenure_schedule s
+    WHERE namespace = :namespace AND removed <> 0 AND updated_at < :before
+      AND NOT EXISTS (SELECT 1 FROM tenure_occurrence o WHERE o.schedule_uid = s.uid)
+    ORDER BY updated_at LIMIT :limit);
+
 -- name: prune_removed
 DELETE FROM tenure_schedule WHERE uid IN (
     SELECT uid FROM tenure_schedule s

@@ -1,0 +1,67 @@
+"""`tenure audit`: who changed what, from where, and what came of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from tenure.cli.numbers import COUNT
+from tenure.cli.output import Page, print_json, when
+from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.model import AuditLine
+
+
+@click.command()
+@of_store
+@as_json
+@click.option("--limit", default=50, show_default=True, type=COUNT, help="How many.")
+def audit(store: Store, as_json: bool, limit: int) -> None:
+    """List the changes that were asked for in the dashboard and by the HTTP API, newest first.
+
+    An outcome of "unknown" means that the change is under way, or that its process died.
+
+    \b
+    Examples:
+      tenure audit
+      tenure audit --limit 500 --json
+    """
+
+    async def look(backend: Opened) -> tuple[datetime, list[AuditLine]]:
+        return await backend.now(), await backend.audit.find(limit=limit)
+
+    now, found = store.ask(look)
+    if as_json:
+        print_json([_json(line) for line in found])
+        return
+    Page().table(
+        ["AT", "WHO", "FROM", "+BY", "ACTION", "OF", "+WITH", "OUTCOME"],
+        (
+            [
+                when(line.at, now),
+                line.actor,
+                line.place,
+                line.via,
+                line.action,
+                line.subject,
+                line.detail,
+                line.outcome or "unknown",
+            ]
+            for line in found
+        ),
+        empty="Nobody has changed anything.",
+    )
+
+
+def _json(line: AuditLine) -> dict[str, object]:
+    return {
+        "id": line.id,
+        "at": line.at,
+        "actor": line.actor,
+        "place": line.place,
+        "via": line.via,
+        "action": line.action,
+        "subject": line.subject,
+        "detail": line.detail,
+        "outcome": line.outcome,
+    }
