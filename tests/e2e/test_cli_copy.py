@@ -35,11 +35,11 @@ def test_the_page_word_by_word(tmp_path: Path, target: str) -> None:
     nodes = [old := Node(tmp_path, "app:scheduler", name="old")]
     try:
         until(lambda: old.said("run.succeeded"), "a run")
-        for block in blocks(PAGE):
-            if block.language != "sh" or block.options == "abort":
+        for command in _commands():
+            words = shlex.split(command.replace(ON_PAGE, target))
+            if "--abort" in words:
                 continue
-            words = shlex.split(block.text.replace(ON_PAGE, target))
-            if block.options == "node":
+            if words[1] == "run":
                 nodes.append(new := Node(tmp_path, *words[2:], name="new", TENURE_URL=target))
                 until(lambda new=new: new.said("run.succeeded"), "a run")  # type: ignore[misc]
                 continue
@@ -51,11 +51,16 @@ def test_the_page_word_by_word(tmp_path: Path, target: str) -> None:
         for node in nodes:
             node.process.kill()
             node.process.wait(PATIENCE)
-    (abort,) = [b.text for b in blocks(PAGE) if b.options == "abort"]
+    (abort,) = [command for command in _commands() if "--abort" in command]
     refused = at_hand(tmp_path, *shlex.split(abort.replace(ON_PAGE, target))[1:])
     assert refused.code == 1
     assert "is complete and may have fired since" in refused.err
     _each_time_once(target)
+
+
+def _commands() -> list[str]:
+    shown = [block.text for block in blocks(PAGE) if not block.language]
+    return [line for text in shown for line in text.splitlines() if line.startswith("tenure ")]
 
 
 def _each_time_once(url: str) -> None:

@@ -111,13 +111,6 @@ class PostgresCopySide:
             if name not in NO_DATA
         }
 
-    def unknown_types(self) -> list[str]:
-        return [
-            f"{table}.{column} ({kind})"
-            for table, column, kind, _ in self._columns
-            if kind not in _KINDS and table not in NO_DATA
-        ]
-
     def count(self, table: str) -> int:
         return self._number(f"SELECT count(*) FROM {self._from(table)}")  # noqa: S608 - our own names
 

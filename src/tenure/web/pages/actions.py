@@ -209,6 +209,7 @@ WORDS = {
     "resume": "resume schedule",
     "run-now": "run now",
     "change": "update schedule",
+    "policies": "update schedule",
     "retry": "retry run",
     "cancel": "cancel run",
     "evict": "evict lease",
