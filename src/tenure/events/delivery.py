@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from tenure.events.progress import DeliveryPolicy, Wanted
@@ -35,15 +35,6 @@ LANES_AT_ONCE = 50
 LANE_BATCH = 50
 SHORTEST_SEND = 0.05
 """In seconds: with less time than that no send begins."""
-
-
-@dataclass(slots=True)
-class _Read:
-    """An event in the window."""
-
-    event: LoggedEvent
-    lane: Lane
-    settled: bool = False
 
 
 class Delivery:
@@ -62,7 +53,11 @@ class Delivery:
         self._lane_of = lane_of
         self._cursor = cursor
         self._held = {each.lane: each for each in held}
-        self._window: deque[_Read] = deque()
+        # Nothing is made for each event here: what lives as long as a batch and is made by the
+        # thousand has Python's collector of garbage go through all that the process has.
+        self._window: deque[LoggedEvent] = deque()
+        self._settled: set[int] = set()
+        """Positions in the window."""
         self._of_lanes: dict[Lane, list[LoggedEvent]] = {}
         self._late: dict[int, LoggedEvent] = {}
         self._former: dict[Lane, int] = {}
@@ -102,7 +97,7 @@ class Delivery:
 
     def wants(self, now: float) -> Wanted:
         """What to read before the next batch."""
-        last = self._window[-1].event.position if self._window else self._cursor
+        last = self._window[-1].position if self._window else self._cursor
         room = self._policy.window - len(self._window)
         if len(self._held) >= self._policy.most_lanes or self.ended is not None:
             room = 0
@@ -115,7 +110,7 @@ class Delivery:
 
     def add(self, events: Sequence[LoggedEvent]) -> None:
         """Events from the log, after those that were read before."""
-        self._window.extend(_Read(event, self._lane_of(event)) for event in events)
+        self._window.extend(events)
 
     def add_lane(self, lane: Lane, events: Sequence[LoggedEvent]) -> None:
         """The next events of a held lane; none if it has caught up with the cursor."""
@@ -159,21 +154,25 @@ class Delivery:
         self, batch: Sequence[Outgoing], outcomes: Sequence[Outcome], now: float
     ) -> Acknowledgement:
         """What became of the last batch, and so what is to be stored."""
-        fresh = {read.event.position: read for read in self._window}
-        got_through = sum(outcome.verdict is Verdict.DELIVERED for outcome in outcomes)
+        window = {event.position for event in self._window}
+        delivered = Verdict.DELIVERED
+        got_through = sum(outcome.verdict is delivered for outcome in outcomes)
         self._delivered += got_through
         stalled: list[Outcome] = []
         for outgoing, outcome in zip(batch, outcomes, strict=True):
+            position = outgoing.event.position
+            fresh = position in window and not outgoing.late
+            if fresh and outcome.verdict is delivered:
+                self._settled.add(position)  # as nearly all of them: this is `_settle` in short
+                continue
             if outcome.verdict is Verdict.ENDED:
                 self.ended = self.trouble = outcome.reason
             elif outgoing.late:
                 self._settle_late(outgoing.event, outcome, got_through)
             else:
-                read = fresh.get(outgoing.event.position)
-                self._settle(outgoing.event, outcome, read, got_through, now)
+                self._settle(outgoing.event, outcome, fresh, got_through, now)
             failed = outcome.verdict in (Verdict.RETRY, Verdict.DOWN) and not got_through
-            known = outgoing.event.position not in fresh and not outgoing.late
-            if outcome.verdict is Verdict.PAUSE or (failed and not known):
+            if outcome.verdict is Verdict.PAUSE or (failed and (fresh or outgoing.late)):
                 stalled.append(outcome)
         self._stall(stalled, got_through, now)
         self._of_lanes.clear()
@@ -193,25 +192,27 @@ class Delivery:
         # its last event before the cursor was dropped, it is right behind it.
         return not held.parked and held.position <= self._cursor + 1
 
-    def _is_open(self, read: _Read) -> bool:
-        return not read.settled and read.lane not in self._held
+    def _is_open(self, event: LoggedEvent) -> bool:
+        if event.position in self._settled:
+            return False
+        return not self._held or self._lane_of(event) not in self._held
 
     def _candidates(self) -> Iterator[Outgoing]:
         for event in self._late.values():
             yield Outgoing(event, late=True)
         # Half of a batch for those that were held, so that they do not hold up the others.
         behind = (event for events in self._of_lanes.values() for event in events)
-        new = (read.event for read in self._window if self._is_open(read))
         for event in islice(behind, max(1, self._policy.batch // 2)):
             yield Outgoing(event)
-        for event in new:
-            yield Outgoing(event)
+        for event in self._window:
+            if self._is_open(event):
+                yield Outgoing(event)
 
     def _settle(
         self,
         event: LoggedEvent,
         outcome: Outcome,
-        fresh: _Read | None,
+        fresh: bool,
         got_through: int,
         now: float,
     ) -> None:
@@ -229,7 +230,7 @@ class Delivery:
                 lane, self._delivered - got_through
             ):
                 self._count(held, event, outcome, fresh, now)
-            case Verdict.DOWN | Verdict.PAUSE if fresh is None:
+            case Verdict.DOWN | Verdict.PAUSE if not fresh:
                 wait = _longer(self._policy.backoff.delay(held.tries, lane), outcome)
                 self._hold(replace(held, due=now + wait, reason=outcome.reason))
             case _:
@@ -249,7 +250,7 @@ class Delivery:
         held: HeldLane,
         event: LoggedEvent,
         outcome: Outcome,
-        fresh: _Read | None,
+        fresh: bool,
         now: float,
     ) -> None:
         """One of its tries is used up."""
@@ -261,7 +262,7 @@ class Delivery:
             self._hold(tried)
 
     def _park(
-        self, held: HeldLane, event: LoggedEvent, reason: str, fresh: _Read | None, now: float
+        self, held: HeldLane, event: LoggedEvent, reason: str, fresh: bool, now: float
     ) -> None:
         if self._policy.skip:
             self._parked[event.position] = Parked(event.position, held.tries, reason)
@@ -269,10 +270,10 @@ class Delivery:
         else:
             self._hold(replace(held, reason=reason, parked=True))
 
-    def _pass(self, event: LoggedEvent, fresh: _Read | None, now: float) -> None:
+    def _pass(self, event: LoggedEvent, fresh: bool, now: float) -> None:
         """This one is settled: its lane goes on."""
-        if fresh is not None:
-            fresh.settled = True
+        if fresh:
+            self._settled.add(event.position)
             return
         lane = self._lane_of(event)
         if lane.single or event.position >= self._cursor:
@@ -297,6 +298,7 @@ class Delivery:
         self._former[lane] = max(self._cursor, *self._former.values(), 0)
         self._cursor = min(self._cursor, held.position - 1)
         self._window.clear()
+        self._settled.clear()
 
     def _stall(self, failures: Sequence[Outcome], got_through: int, now: float) -> None:
         pauses = [each for each in failures if each.verdict is Verdict.PAUSE]
@@ -310,7 +312,8 @@ class Delivery:
 
     def _advance(self) -> None:
         while self._window and not self._is_open(self._window[0]):
-            self._cursor = self._window.popleft().event.position
+            self._cursor = self._window.popleft().position
+            self._settled.discard(self._cursor)
         for lane in [lane for lane, last in self._former.items() if last <= self._cursor]:
             del self._former[lane]
             self._changed[lane] = None

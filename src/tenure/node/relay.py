@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tenure.backends.base import EVENTS, REPLAYS, Stores
@@ -28,7 +28,7 @@ from tenure.events.progress import DeliveryPolicy
 from tenure.events.relay import Relay
 from tenure.events.sinks.base import Outcome, Outgoing, Sink, Verdict, nothing_sent
 from tenure.facts import EventParked, EventsRelayed, RelayEnded, RelayRecovered, RelayStalled
-from tenure.model import Acknowledgement, Fence, HeldLane, Holder
+from tenure.model import Acknowledgement, Fence, HeldLane, Holder, LoggedEvent
 from tenure.node.elector import Elector
 from tenure.node.keeper import Keeper
 from tenure.node.names import RELAY
@@ -37,6 +37,15 @@ from tenure.node.service import Service, Surroundings
 T = TypeVar("T")
 SLACK = 0.5
 """A sink that has not ended in time gets so much of a call's limit more; then it is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Events that are being read: so many at the most, after this position."""
+
+    after: int
+    room: int
+    events: asyncio.Future[list[LoggedEvent]]
 
 
 class RelayService(Service):
@@ -75,6 +84,8 @@ class RelayService(Service):
         self._stored = Acknowledgement(0)
         self._owed: Acknowledgement | None = None
         """What is to be stored before anything else is sent."""
+        self._ahead: _Ahead | None = None
+        """What is being read while the outcomes of a batch are stored."""
         self._troubled_since: float | None = None
         self._unsubscribe: list[Callable[[], None]] = []
 
@@ -101,6 +112,7 @@ class RelayService(Service):
     async def halt(self, patience: float = 5.0) -> None:
         """Let the send under way end, hand over, and close the sink."""
         await super().halt(patience)
+        self._forget_ahead()
         await self.elector.halt(patience)
         with suppress(StoreError):  # then the lease ends with its ttl
             await self.elector.resign()
@@ -123,6 +135,7 @@ class RelayService(Service):
 
     async def _resume(self, fence: Fence) -> None:
         """Go on from what is stored, whoever stored it."""
+        self._forget_ahead()
         relay = self._relay
         found = await self._in_time(
             self._store.resume(
@@ -154,8 +167,12 @@ class RelayService(Service):
             if not seconds:
                 return self.settings.hint_every  # the keeper is about to renew it
             patience: float = getattr(self._sink, "patience", 0.0)
-            outcomes = await self._send(batch, max(seconds, patience), ahead=more)
+            outcomes = await self._send(batch, max(seconds, patience))
         done = self._delivery.settle(batch, outcomes, self.clock.monotonic())
+        if more and batch:
+            # Not while the batch is sent: Python's lock would pass from thread to thread for each
+            # report of a sink, and both would be slower than one after the other.
+            self._read_ahead()
         if not await self._acknowledge(fence, done):
             return 0.0
         if await self._is_outdated(idle=not batch):
@@ -184,32 +201,43 @@ class RelayService(Service):
         return more
 
     async def _read_new(self) -> bool:
+        # What was begun in the last step may lack an event that has woken us since.
+        is_old = self._ahead is not None
+        self._read_ahead()
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return False
+        read = await ahead.events
+        wanted = self._delivery.wants(self.clock.monotonic())
+        if wanted.after != ahead.after or wanted.room < len(read):
+            return True  # it has begun again somewhere else meanwhile
+        self._delivery.add(read)
+        return is_old or len(read) == ahead.room
+
+    def _read_ahead(self) -> None:
+        """Begin to read what comes next, if there is room for it."""
         wanted = self._delivery.wants(self.clock.monotonic())
         room = min(wanted.room, self._relay.batch)
-        if room <= 0:
-            return False
-        read = await self._in_time(self._store.read(self._relay.topics, wanted.after, room))
-        self._delivery.add(read)
-        return len(read) == room
+        if self._ahead is None and room > 0:
+            reading = self._in_time(self._store.read(self._relay.topics, wanted.after, room))
+            self._ahead = _Ahead(wanted.after, room, asyncio.ensure_future(reading))
 
-    async def _send(
-        self, batch: list[Outgoing], seconds: float, *, ahead: bool = False
-    ) -> list[Outcome]:
-        """`ahead`: read what comes next meanwhile."""
+    def _forget_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and not ahead.events.cancel() and not ahead.events.cancelled():
+            ahead.events.exception()  # it does not matter any more
+
+    async def _send(self, batch: list[Outgoing], seconds: float) -> list[Outcome]:
         begun = self.clock.monotonic()
-        reading = asyncio.ensure_future(self._read_new()) if ahead else None
         try:
             outcomes = await self._while_trusted(self._sink.send(batch, seconds), seconds)
         except TimeoutError:
             outcomes = nothing_sent(batch, Outcome(Verdict.DOWN, "the sink did not end in time"))
-        finally:
-            if reading is not None:
-                await self._ended(reading)
-        count = sum(outcome.verdict is Verdict.DELIVERED for outcome in outcomes)
+        delivered = Verdict.DELIVERED
+        count = sum(outcome.verdict is delivered for outcome in outcomes)
         if count:
             spent = round(self.clock.monotonic() - begun, 6)
-            traces = (sent.event.traceparent for sent in batch)
-            known = tuple(each for each in traces if each is not None)
+            known = tuple(trace for sent in batch if (trace := sent.event.traceparent) is not None)
             self.facts.tell(EventsRelayed(self._relay.name, count, spent, known))
         return outcomes
 
@@ -233,15 +261,6 @@ class RelayService(Service):
             task.cancel()
             await asyncio.wait([task])
         return task.result()
-
-    async def _ended(self, reading: asyncio.Future[bool]) -> None:
-        """If it fails, the next step reads again, and tells why it cannot."""
-        try:
-            await asyncio.wait([reading])
-        finally:
-            reading.cancel()
-        if not reading.cancelled():
-            reading.exception()
 
     async def _acknowledge(self, fence: Fence, done: Acknowledgement) -> bool:
         """Store it. False if an operator has changed something: then all starts over."""

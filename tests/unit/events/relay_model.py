@@ -182,7 +182,7 @@ class PassesOverHoles(Delivery):
 
     def _advance(self) -> None:
         while self._window:
-            self._cursor = self._window.popleft().event.position
+            self._cursor = self._window.popleft().position
 
 
 class BlamesEvents(Delivery):

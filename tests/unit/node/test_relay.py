@@ -162,6 +162,21 @@ async def test_nothing_is_sent_before_the_last_batch_is_stored(scene: Scene, fau
     assert await scene.cursor() == 5
 
 
+async def test_event_that_comes_after_reading_ahead_needs_no_other_wakeup(scene: Scene) -> None:
+    await scene.emit("a1", "a2", "a3")
+    await scene.elected()
+
+    async def later() -> None:
+        scene.store.before.clear()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the next events are read meanwhile: there are none
+        await scene.emit("a4")
+
+    scene.store.before["acknowledge"] = later
+    assert await scene.run() == SETTINGS.idle_poll
+    assert scene.sink.received == ["a1", "a2", "a3", "a4"]
+
+
 async def test_a_former_relay_stores_nothing(scene: Scene) -> None:
     await scene.emit("a1", "a2")
     await scene.elected()

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tenure.model import Content, EventGroup, LoggedEvent, NewEvent, ScheduleSpec
+from tenure.model import Content, EventGroup, LoggedEvent, NewEvent, ScheduleSpec, logged_event
 from tenure.printable import brief
 from tenure.process.clock import EPOCH
 
@@ -17,24 +18,33 @@ if TYPE_CHECKING:
     from tenure.backends.shared.rows import Row, When
 
 
+_COLUMNS = itemgetter(
+    *("id", "topic", "type", "namespace", "subject", "time", "data", "key", "headers"),
+    *("position", "key_number", "traceparent", "recorded_at"),
+)
+
+
 def logged(row: Row, when: When) -> LoggedEvent:
     """An event. What cannot be read, because the row was edited by hand, is blank. Relays and
-    consumers do this for each event, so what is the same for most of them is not made anew."""
-    recorded = as_moment(row["recorded_at"], when) or EPOCH
-    headers, subject, key, trace = row["headers"], row["subject"], row["key"], row["traceparent"]
-    return LoggedEvent(
-        as_text(row["id"]),
-        as_text(row["topic"]),
-        as_text(row["type"]),
-        _source(as_text(row["namespace"])),
-        None if subject is None else as_text(subject),
-        as_moment(row["time"], when) or recorded,
-        as_text(row["data"]),
-        None if key is None else as_text(key),
+    consumers do this for each event: it asks for types in place, and calls functions rarely."""
+    # fmt: off
+    (identity, topic, kind, namespace, subject, time, data, key, headers,
+     position, key_number, trace, at) = _COLUMNS(row)
+    # fmt: on
+    recorded = as_moment(at, when) or EPOCH
+    return logged_event(
+        identity if isinstance(identity, str) else as_text(identity),
+        topic if isinstance(topic, str) else as_text(topic),
+        kind if isinstance(kind, str) else as_text(kind),
+        _source(namespace if isinstance(namespace, str) else as_text(namespace)),
+        subject if subject is None or isinstance(subject, str) else as_text(subject),
+        as_moment(time, when) or recorded,
+        data if isinstance(data, str) else as_text(data),
+        key if key is None or isinstance(key, str) else as_text(key),
         {} if headers == "{}" else _headers(headers),
-        as_number(row["position"]),
-        as_number(row["key_number"]),
-        None if trace is None else as_text(trace),
+        position if isinstance(position, int) else 0,
+        key_number if isinstance(key_number, int) else 0,
+        trace if trace is None or isinstance(trace, str) else as_text(trace),
         recorded,
     )
 

@@ -141,40 +141,49 @@ class KafkaSink:
     ) -> list[Outcome]:
         producer = self._producer or self._make()
         self._last_error = ""
-        lanes = [self.lane(outgoing.event) for outgoing in batch]
         outcomes = [UNTRIED] * len(batch)
+        reports = _Reports()
+        note = reports.note
         failed: set[Lane] = set()
         produced = []
         for number, outgoing in enumerate(batch):
-            if lanes[number] in failed or over.is_set():
+            event = outgoing.event
+            if over.is_set() or (failed and self.lane(event) in failed):
                 continue
-            problem = self._produce(producer, outgoing.event, outcomes, number)
+            problem = self._produce(producer, event, partial(note, number))
             if problem is None:
                 produced.append(number)
             else:
                 outcomes[number] = problem
-                failed.add(lanes[number])
+                failed.add(self.lane(event))
         self._flush(producer, until, over)
+        # What has no report may have been written all the same.
+        all_told = reports.confirmed + len(reports.errors) == len(produced)
+        others = DELIVERED if all_told else self._unconfirmed()
         for number in produced:
-            if outcomes[number] is UNTRIED:  # it may have been written all the same
-                outcomes[number] = self._unconfirmed()
+            outcomes[number] = others
+        for number, error in reports.errors.items():
+            outcomes[number] = self._judged(error)
+        if all_told and not reports.errors and len(produced) == len(batch):
+            self._producer = producer
+            return outcomes
         # One that has failed is thrown away: a new one goes on after what was confirmed.
         is_well = all(outcomes[number].verdict is Verdict.DELIVERED for number in produced)
         self._producer = producer if is_well else None
-        return kept_in_order(lanes, outcomes)
+        return kept_in_order([self.lane(outgoing.event) for outgoing in batch], outcomes)
 
     def _produce(
-        self, producer: Any, event: LoggedEvent, outcomes: list[Outcome], number: int
+        self, producer: Any, event: LoggedEvent, note: Callable[[Any, Any], None]
     ) -> Outcome | None:
         """Hand it to the producer, which notes its outcome later. What it refuses is told now."""
         described = binary(event)
         try:
             producer.produce(
                 self._topic or f"{self._prefix}{event.topic}",
-                value=event.data.encode(),
-                key=None if event.key is None else event.key.encode(),
+                value=event.data,
+                key=event.key,
                 headers={**event.headers, **described} if event.headers else described,
-                on_delivery=partial(self._note, outcomes, number),
+                on_delivery=note,
             )
         except BufferError:
             return UNTRIED  # its queue is full: the rest comes with a later batch
@@ -209,9 +218,6 @@ class KafkaSink:
         why = self._last_error or "no broker answered"
         return Outcome(Verdict.DOWN, f"{self.location} did not confirm in time: {why}")
 
-    def _note(self, outcomes: list[Outcome], number: int, error: Any, _: object) -> None:
-        outcomes[number] = DELIVERED if error is None else self._judged(error)
-
     def _judged(self, error: Any) -> Outcome:
         codes, code = self._driver.KafkaError, error.code()
         if code in (codes._PURGE_QUEUE, codes._PURGE_INFLIGHT, codes._MSG_TIMED_OUT):
@@ -241,6 +247,23 @@ class KafkaSink:
 
     def _discard(self) -> None:
         self._producer = None
+
+
+class _Reports:
+    """What a batch has come to. Only failures say whose they are: if every record has its report,
+    the others are confirmed. So little is made for each record: what is made by the thousand and
+    lives as long as a batch has Python's collector of garbage go through the whole process."""
+
+    def __init__(self) -> None:
+        self.confirmed = 0
+        self.errors: dict[int, Any] = {}
+        """By number in the batch."""
+
+    def note(self, number: int, error: Any, _: object) -> None:
+        if error is None:
+            self.confirmed += 1
+        else:
+            self.errors[number] = error
 
 
 class _Quiet:
