@@ -108,7 +108,7 @@ def test_programs_that_know_nothing_of_it_are_refused(moved: Path) -> None:
             "INSERT INTO tenure_lease_floor VALUES ('x', 1)",
             "DELETE FROM tenure_meta",
         ):
-            with pytest.raises(sqlite3.IntegrityError, match="tenure copy: this store was moved"):
+            with pytest.raises(sqlite3.IntegrityError, match="copying: this store was moved"):
                 c.execute(statement)
 
 

@@ -81,7 +81,7 @@ def test_status_and_nodes(world: World, api: Api) -> None:
     assert api.get("/nodes")["items"][0]["node"] == node["node"]
     said = world.asked("status")
     more = {"due_is_more", "backlog_is_more", "claimed_is_more"}
-    assert told.keys() - more == said.keys() - {"store", "leases", "clock_skew"}
+    assert told.keys() - more == said.keys() - {"store", "leases", "clock_skew", "moved"}
     assert node.keys() == said["nodes"][0].keys()
     assert told["leader"].keys() == said["leader"].keys()
 

@@ -64,7 +64,7 @@ def test_doctor_of_half_a_node(store: RoleStore, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "revoked", "says"),
     [
-        ("reader", "", "DELETE, INSERT, UPDATE on tenure.attempt, tenure.edition, tenure.event,"),
+        ("reader", "", "DELETE, INSERT, UPDATE on tenure.attempt, tenure.audit, tenure.edition,"),
         ("editor", "", "INSERT, UPDATE on tenure.event_log, tenure.fence"),
         ("node", "DELETE ON tenure.run", "it lacks DELETE on tenure.run."),
         ("node", "USAGE ON tenure.run_id_seq", "it lacks USAGE on tenure.run_id_seq."),

@@ -242,8 +242,10 @@ def test_control_characters_are_spelled_out(elsewhere: Path) -> None:
     assert pasted(f"printf %s {words}", elsewhere).stdout == name
 
 
-WRITTEN_OUT = "tenure leases"
+WRITTEN_OUT = ("tenure leases", "tenure copy")
 """How our connections are called."""
+NO_COMMAND = r"(from tenure import)|(`tenure copy( SOURCE TARGET( --abort)?)?`)"
+"""Not commands; and the one whose two URLs, which may have passwords, are for people to fill in."""
 
 
 def test_no_command_is_written_out_without_its_store() -> None:
@@ -255,8 +257,9 @@ def test_no_command_is_written_out_without_its_store() -> None:
         documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                told = re.search(rf"\btenure ({words})\b", node.value)
-                known = node.value.startswith(WRITTEN_OUT) or id(node) in documentation
+                text = re.sub(NO_COMMAND, "", node.value)
+                told = re.search(rf"\btenure ({words})\b", text)
+                known = node.value in WRITTEN_OUT or id(node) in documentation
                 if told and not known:
                     wrong.append(f"{path}:{node.lineno}: {node.value!r}")
     assert not wrong, "\n".join(wrong)

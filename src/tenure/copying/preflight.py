@@ -75,7 +75,7 @@ def _check_fit(source: CopySide, tables: dict[str, CopiedTable], target: CopySid
     if differ:
         raise SchemaMismatch(
             f"the tables {', '.join(differ)} of {source.location} and {target.location} differ."
-            " Run `tenure migrate` of the same version on both. Nothing was changed."
+            " Migrate both with the same version of Tenure. Nothing was changed."
         )
 
 

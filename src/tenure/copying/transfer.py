@@ -113,8 +113,8 @@ def _replace_all(
         named = ", ".join(f"{k} {v!r}" for k, v in zip(table.key, key, strict=True))
         raise StoreError(
             f"a row of table {table.name} ({named}) cannot be stored in {target.location}: {error}"
-            " `tenure doctor` on the source names damaged rows. Repair or delete it, then run this"
-            " again."
+            " The doctor names damaged rows (`doctor --url SOURCE`). Repair or delete it, then run"
+            " this again."
         ) from error
 
 

@@ -227,8 +227,8 @@ def test_backend_without_the_needed_parts(install: Install) -> None:
     )
     said = refused("other://host")
     assert (
-        "Half of tenure-other lacks editions, events, now, office, overview, relays, runs,"
-        " schedules" in said
+        "Half of tenure-other lacks audit, editions, events, now, office, overview, relays, runs,"
+        " schedules, summaries" in said
     )
     assert "leases_only=True" in said
 

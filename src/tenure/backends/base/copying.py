@@ -17,7 +17,7 @@ Row = tuple[Value, ...]
 Role = Literal["source", "target"]
 Barrier = Literal["fence", "all"]
 
-REFUSED = "tenure copy: "
+REFUSED = "copying: "
 """How each refusal of a barrier begins."""
 UNCOPIED = frozenset({"lease"})
 """Tables that stay behind. A lease is held by a process that knows only the old store; of it, the

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tenure.backends.address import NOWHERE
 from tenure.cli.errors import Failed
 from tenure.cli.imports.found import Found, checked
 from tenure.cli.output import print_json, say
@@ -57,7 +58,8 @@ class Delivery:
         if self.dry_run:
             say(f"{text}; nothing was written (--dry-run).", err=True)
         elif self.write is not None and kept:
-            say(f"{text}. Add them: tenure schedules add --file {self.write}", err=True)
+            add = NOWHERE.command("schedules add --file", name=str(self.write))
+            say(f"{text}. Add them: {add}", err=True)
         else:
             say(f"{text}.", err=True)
 
