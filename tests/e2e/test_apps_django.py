@@ -40,22 +40,37 @@ def manage(*arguments: str, cwd: Path = PROJECT, fails: bool = False) -> str:
 
 @pytest.fixture
 def on_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of the store: it is the project's own database."""
+    """The URL of the store: it is the project's own database, which does not exist yet."""
     monkeypatch.setenv("SHOP_SQLITE", f"{tmp_path}/shop.sqlite3")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return f"sqlite:///{tmp_path}/shop.sqlite3"
 
 
+@pytest.fixture(scope="module")
+def migrated(postgres: PostgresServer) -> str:
+    """The name of a database after `migrate`, to be copied: that takes a second, and memory."""
+    url = postgres.create_database("migrated")
+    with pytest.MonkeyPatch.context() as patch:
+        _use(url, patch)
+        manage("migrate", "-v", "0")
+    return urlsplit(url).path.lstrip("/")
+
+
 @pytest.fixture
-def on_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = postgres.create_database("shop")
-    parts = urlsplit(url)
-    monkeypatch.setenv("SHOP_POSTGRES", parts.path.lstrip("/"))
-    for variable, value in (("USER", parts.username), ("HOST", parts.hostname)):
-        monkeypatch.setenv(f"PG{variable}", value or "")
-    monkeypatch.setenv("PGPORT", str(parts.port))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+def on_postgres(postgres: PostgresServer, migrated: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the store, after `migrate`."""
+    url = postgres.create_database("shop", f"TEMPLATE {migrated}")
+    _use(url, monkeypatch)
     return url
+
+
+def _use(url: str, patch: pytest.MonkeyPatch) -> None:
+    parts = urlsplit(url)
+    patch.setenv("SHOP_POSTGRES", parts.path.lstrip("/"))
+    for variable, value in (("USER", parts.username), ("HOST", parts.hostname)):
+        patch.setenv(f"PG{variable}", value or "")
+    patch.setenv("PGPORT", str(parts.port))
+    patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
 
 @contextmanager
@@ -101,7 +116,6 @@ def nodes(url: str) -> int:
 
 
 def test_gunicorn_with_preload_on_postgres(tmp_path: Path, on_postgres: str) -> None:
-    manage("migrate", "-v", "0")
     with started(tmp_path, on_postgres, *GUNICORN) as (server, store):
         server.until_swept()
         leader = store.until_led()
@@ -131,8 +145,7 @@ def test_its_tests_on_postgres_and_the_test_database_is_dropped(on_postgres: str
 
 
 def test_connections_stay_as_many_over_1000_runs(tmp_path: Path, on_postgres: str) -> None:
-    """Under `manage.py tenure run`: one for each of its four threads, and Tenure's own."""
-    manage("migrate", "-v", "0")
+    """Under `manage.py tenure run`: one for each of its four threads, and Tenure's own three."""
     run = ("python", "manage.py", "tenure", "run", "--reload")
     with (
         serving(tmp_path, on_postgres, *run, cwd=PROJECT) as server,
@@ -144,17 +157,21 @@ def test_connections_stay_as_many_over_1000_runs(tmp_path: Path, on_postgres: st
             assert row is not None
             return int(row[0])
 
-        def connections_after(runs: int) -> int:
-            ask(f"SELECT max(tenure.enqueue('confirm', '{{\"order\": 1}}')) {series(runs)}")
-            until(lambda: not ask(f"{CONFIRMED} IN ('waiting', 'claimed')"), f"{runs} runs")
-            assert ask(f"{CONNECTIONS} NOT LIKE 'tenure%'") <= 4
-            return ask(f"{CONNECTIONS} LIKE 'tenure%'")
+        def are_executed() -> bool:
+            assert ask(f"{CONNECTIONS} NOT LIKE 'tenure%'") <= CONCURRENCY
+            assert ask(f"{CONNECTIONS} LIKE 'tenure%'") <= OWN
+            return not ask(f"{CONFIRMED} IN ('waiting', 'claimed')")
 
-        assert connections_after(100) + 1 >= connections_after(900)
+        ask(f"SELECT max(tenure.enqueue('confirm', '{{\"order\": 1}}')) {series(1000)}")
+        until(are_executed, "1,000 runs")
         assert ask(f"{CONFIRMED} = 'succeeded'") == 1000
         assert server.stop() == 0
 
 
+CONCURRENCY = 4
+"""As its settings say."""
+OWN = 3
+"""Connections of a process that leads and is busy, as docs/capacity.md counts them."""
 CONNECTIONS = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
 import sqlite3
@@ -164,6 +165,29 @@ def _stop_while_draining(folder: Path) -> None:
     source, target = (backend.copy_side() for backend in backends)
     with closing(source), closing(target), pytest.raises(KeyboardInterrupt):
         Copier(source, target, drain=0, told=stop).run()
+
+
+def test_progress_is_shown_also_while_nothing_fires(tmp_path: Path) -> None:
+    assert at_hand(tmp_path, "migrate", "--url", FILE).code == 0
+    assert at_hand(tmp_path, "enqueue", "sweep", "--url", FILE).code == 0
+    with closing(sqlite3.connect(tmp_path / "tenure.db")) as c, c:
+        names = [str(row[1]) for row in c.execute("PRAGMA table_info(tenure_run)")]
+        values = ", ".join(
+            {"id": "t.id + n.value", "key": "t.key || n.value"}.get(n, f"t.{n}") for n in names
+        )
+        c.execute(
+            f"INSERT INTO tenure_run ({', '.join(names)}) SELECT {values}"
+            " FROM tenure_run t, json_each(?) n",
+            (json.dumps(list(range(1, 1500))),),
+        )
+    said = at_hand(tmp_path, "copy", FILE, "sqlite:///new.db").err
+    assert "1,500 rows (run 1,500, …): about 1s. Then nothing fires for about 1s." in said
+    assert "Copying: 1,500 of 1,500 rows" in said
+    refused, compared = said.index("The source refuses"), said.index("Comparing: ")
+    assert refused < compared < said.index("Both stores have the same rows")
+    again = at_hand(tmp_path, "copy", FILE, "sqlite:///new.db")
+    assert again.code == 0
+    assert "nothing fires" not in again.err
 
 
 def test_leases_alone_cannot_be_moved(tmp_path: Path) -> None:

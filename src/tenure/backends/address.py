@@ -17,6 +17,33 @@ _TAKE_LEASES = (
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """The program that has the commands of `tenure`, and knows one store without being told."""
+
+    name: str = "tenure"
+    url: str | None = field(default=None, repr=False)
+    namespace: str = "default"
+
+    @property
+    def run(self) -> str:
+        """How people start a node."""
+        return f"{self.name} run" if self.url is not None else f"{self.name} run MODULE:ATTR"
+
+
+_spoken = [Program()]
+
+
+def program() -> Program:
+    """What commands in hints begin with, in this process."""
+    return _spoken[-1]
+
+
+def speak_of(given: Program) -> None:
+    """This process is another program, such as `manage.py`: hints name what works there."""
+    _spoken[:] = [given]
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
     """A store, a namespace in it, and the store of its leases if that is another.
 
@@ -46,11 +73,14 @@ class Address:
         """
         dashed = name is not None and name.startswith("-")  # then it goes last, after --
         named = [] if name is None else [quoted(name)]
-        parts = ["tenure", *words, *([] if dashed else named)]
-        parts += _option("url", self.url, self.url_file)
-        if self.leases is not None and " ".join(words).startswith(_TAKE_LEASES):
+        ours = program()
+        known = ours.url is not None and self.url in (None, ours.url)
+        parts = [ours.name, *words, *([] if dashed else named)]
+        parts += [] if known else _option("url", self.url, self.url_file)
+        takes_leases = not known and " ".join(words).startswith(_TAKE_LEASES)
+        if self.leases is not None and takes_leases:
             parts += _option("leases", self.leases, self.leases_file)
-        if self.namespace != "default":
+        if self.namespace != ours.namespace and self.url is not None:
             parts += ["--namespace", quoted(self.namespace)]
         return " ".join([*parts, *(["--", *named] if dashed else [])])
 

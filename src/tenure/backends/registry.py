@@ -158,6 +158,12 @@ def _postgres(place: Place) -> Callable[[], Backend]:
 
 
 def _memory(place: Place) -> Callable[[], Backend]:
+    if place.url.partition("://")[2]:
+        raise ConfigError(
+            "a memory:// URL has nothing after its slashes: each one is a store of its own, inside"
+            " one process. Write memory://; to share a store, use a file such as"
+            " sqlite:///tenure.db."
+        )
     return lambda: _make("memory", "MemoryBackend", place.clock)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
-from tenure.backends.address import NOWHERE, Address
+from tenure.backends.address import NOWHERE, Address, program
 from tenure.cli.events.checks import check_groups, check_log, check_relays
 from tenure.cli.hung import check_hung
 from tenure.cli.lease_output import state
@@ -158,13 +158,13 @@ def check_leader(
                 "leader",
                 _PROBLEM,
                 "nobody leads: every node here only executes (leads=False, --no-lead)",
-                "Start one that leads: tenure run MODULE:ATTR, without --no-lead.",
+                f"Start one that leads: {program().run}, without --no-lead.",
             )
         return Finding(
             "leader",
             _PROBLEM if busy else _WARNING,
             "nobody leads: nothing is fired",
-            "Start a node: tenure run MODULE:ATTR. If nodes are running, their logs say what"
+            f"Start a node: {program().run}. If nodes are running, their logs say what"
             " keeps them from leading.",
         )
     renewed = f"renewed {relative(leader.renewed_at, now)}" if leader.renewed_at else ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import click
 
@@ -30,6 +30,9 @@ _TOLD = {
     steps.WRITTEN: "The rest is written.",
     steps.COMPARED: "Both stores have the same rows.",
 }
+
+FEW = 1_000
+"""So few rows are copied before anybody could read how far it has come."""
 
 
 @click.command()
@@ -91,12 +94,16 @@ def _copy(source: CopySide, target: CopySide, drain: float, as_json: bool) -> No
         if step in _TOLD and not as_json:
             say(_TOLD[step], err=True)
 
-    if not as_json:
+    before = target.mark("target")
+    if not as_json and (before is None or before.phase != "complete"):
         _print_plan(source, target.location, planned)
-    resumed = target.mark("target") is not None
-    progress = Progress("Copying", planned.total, unit="rows", quiet=as_json)
-    with progress if not resumed or source.mark("source") is None else nullcontext():
-        work = Copier(source, target, drain=drain, told=told, stepped=progress.step)
+    quiet = as_json or planned.total < FEW
+    with ExitStack() as shown:
+        copying, comparing = (
+            _counting(Progress(verb, rows, unit="rows", quiet=quiet), shown)
+            for verb, rows in (("Copying", planned.total), ("Comparing", 2 * planned.total))
+        )
+        work = Copier(source, target, drain=drain, told=told, stepped=copying, compared=comparing)
         mark = work.run()
     paused = at.get(steps.COMPLETE, 0) - at.get(steps.DRAINING, at.get(steps.MOVED, 0))
     rows = sum(digest.rows for digest in work.digests.values())
@@ -125,6 +132,21 @@ def _copy(source: CopySide, target: CopySide, drain: float, as_json: bool) -> No
         )
 
 
+def _counting(progress: Progress, shown: ExitStack) -> Callable[[int], None]:
+    """Shows it from the first rows on, in place of the one before: a terminal has one bar."""
+    begun = False
+
+    def step(rows: int) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            shown.pop_all().close()
+            shown.enter_context(progress)
+        progress.step(rows)
+
+    return step
+
+
 def _abort(source: CopySide, target: CopySide, as_json: bool) -> None:
     Copier(source, target, drain=0).abort()
     if as_json:
@@ -135,10 +157,11 @@ def _abort(source: CopySide, target: CopySide, as_json: bool) -> None:
 
 def _look(source: CopySide, target: Store, as_json: bool) -> None:
     backend = target.whole()
-    if not isinstance(backend, Upkeep):
+    if not isinstance(backend, Upkeep) or not isinstance(backend, Copies):
         raise Failed(f"{backend.location}: this backend cannot be copied to.")
     pending = asyncio.run(backend.pending()).names
     if pending:
+        backend.check_target()
         planned = plan(source, None)
     else:
         with _opened(target, migrate=False) as side:
@@ -166,11 +189,13 @@ def _look(source: CopySide, target: Store, as_json: bool) -> None:
 def _print_plan(source: CopySide, target: str, planned: Plan) -> None:
     largest = sorted(planned.rows.items(), key=lambda item: -item[1])[:3]
     sizes = ", ".join(f"{name} {rows:,}" for name, rows in largest if rows)
+    claimed = ""
+    if planned.claimed:
+        claimed = f", and until claimed runs have ended: {planned.claimed:,} at the moment"
     say(f"From {source.location} to {target}.", err=True)
     say(
         f"{count(planned.total, 'row')}{f' ({sizes}, …)' if sizes else ''}: about"
-        f" {span(planned.seconds)}. Then nothing fires for about {span(planned.pause)}, and until"
-        f" {count(planned.claimed, 'claimed run')} at the moment have ended.",
+        f" {span(planned.seconds)}. Then nothing fires for about {span(planned.pause)}{claimed}.",
         err=True,
     )
 

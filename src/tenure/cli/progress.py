@@ -40,9 +40,8 @@ class Progress:
             tenth = LINES * self._done // max(1, self._total)
             if tenth > self._told:
                 self._told = tenth
-                click.echo(
-                    f"{self._verb}: {self._done:,} of {self._total:,} {self._unit}", err=True
-                )
+                whole = max(self._total, self._done)  # it may have grown meanwhile
+                click.echo(f"{self._verb}: {self._done:,} of {whole:,} {self._unit}", err=True)
 
     def __enter__(self) -> Self:
         if self._bar is not None:

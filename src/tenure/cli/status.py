@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from tenure.backends.address import program
 from tenure.cli.events.groups import unread
 from tenure.cli.events.output import group_json, relay_json
 from tenure.cli.events.relays import trouble
@@ -228,7 +229,7 @@ def _print(look: Look) -> None:
         ),
         empty="No node is known here."
         if _elsewhere(look)
-        else "No node is running. Start one: tenure run MODULE:ATTR",
+        else f"No node is running. Start one: {program().run}",
     )
     if holder is not None and look.nodes:
         page.line("* leads", style="dim")

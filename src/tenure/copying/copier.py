@@ -38,14 +38,17 @@ class Copier:
         drain: float,
         told: Callable[[str], None] = lambda step: None,
         stepped: Callable[[int], None] = lambda rows: None,
+        compared: Callable[[int], None] = lambda rows: None,
         clock: Clock | None = None,
     ) -> None:
-        """`told` hears of each step; `stepped` of rows that were looked at before the handover."""
+        """`told` hears of each step; `stepped` of rows that were looked at before the handover, and
+        `compared` of those after it: first the source's, then the target's."""
         self._source = source
         self._target = target
         self._drain_for = drain
         self._told = told
         self._stepped = stepped
+        self._compared = compared
         self._clock = clock or SystemClock()
         self._mark: CopyMark | None = None
         """The target's, of this copy."""
@@ -171,7 +174,9 @@ class Copier:
         def finish() -> None:
             self._check()
             for table in planned.tables:
-                self.digests[table.name] = make_equal(self._source, self._target, table)
+                self.digests[table.name] = make_equal(
+                    self._source, self._target, table, self._compared
+                )
             self._target.raise_counters(self._source.counters())
             self._told(WRITTEN)
             self._compare(planned)
@@ -185,7 +190,8 @@ class Copier:
 
     def _compare(self, planned: Plan) -> None:
         for table in planned.tables:
-            ours, theirs = self.digests[table.name], digest_of(self._target, table)
+            ours = self.digests[table.name]
+            theirs = digest_of(self._target, table, self._compared)
             if ours != theirs:
                 raise StoreError(
                     f"table {table.name} differs: {ours.rows} rows, digest {ours}, in"

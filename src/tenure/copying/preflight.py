@@ -9,8 +9,9 @@ from tenure.backends.base.copying import UNCOPIED, CopiedTable, CopySide
 from tenure.errors import ConfigError, Conflict, SchemaMismatch
 from tenure.words import count
 
-COPIED, COMPARED = 12_000, 50_000
-"""Rows a second, on a small machine: copied before the handover, and compared during it."""
+COPIED, COMPARED = 6_500, 17_000
+"""Rows a second: copied before the handover, and compared during it. Measured with 200,000 runs,
+from SQLite to a PostgreSQL beside it, on two busy cores: better too long than too short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,10 @@ class Plan:
 def plan(source: CopySide, target: CopySide | None) -> Plan:
     """The tables that both have, and how much is in them. Without a target: its tables do not
     exist yet, and will be this version's."""
+    source.check_rights()
     tables = source.tables()
     if target is not None:
+        target.check_rights()
         _check_fit(source, tables, target)
     # Schedules first: other rows name theirs.
     copied = sorted((t for n, t in tables.items() if n not in UNCOPIED), key=_order)

@@ -49,7 +49,9 @@ def bring_closer(
         stepped(len(page))
 
 
-def make_equal(source: CopySide, target: CopySide, table: CopiedTable) -> Digest:
+def make_equal(
+    source: CopySide, target: CopySide, table: CopiedTable, stepped: Callable[[int], None]
+) -> Digest:
     """The source no longer changes. All that differs is deleted before anything is inserted, so
     that no old row is in the way of a new one. Returns the source's digest."""
     digest, wanted, stale = Digest(), list[Row](), list[Row]()
@@ -58,6 +60,7 @@ def make_equal(source: CopySide, target: CopySide, table: CopiedTable) -> Digest
         changed, old = _compared(target, table, page)
         wanted += [table.key_of(row) for row in changed]
         stale += old
+        stepped(len(page))
     if digest.rows - len(wanted) != target.count(table.name) - len(stale):
         stale += _left_over(source, target, table)
     for keys in _chunks(stale):
@@ -67,10 +70,13 @@ def make_equal(source: CopySide, target: CopySide, table: CopiedTable) -> Digest
     return digest
 
 
-def digest_of(side: CopySide, table: CopiedTable) -> Digest:
+def digest_of(
+    side: CopySide, table: CopiedTable, stepped: Callable[[int], None] = lambda rows: None
+) -> Digest:
     digest = Digest()
     for page in side.pages(table, PAGE):
         digest.add(page)
+        stepped(len(page))
     return digest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from tenure.errors import ConfigError
 from tenure.events.relay import Relay, check_relays
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 class BaseScheduler:
     """What both have: declaring tasks, listening to facts. Nothing here does I/O."""
+
+    _home: ClassVar[str | None] = None
+    """The MODULE:ATTR that a process of its own must begin with; None: any module that has it."""
 
     if not TYPE_CHECKING:  # type checkers know the arguments from __init__
 

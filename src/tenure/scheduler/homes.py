@@ -60,7 +60,7 @@ def _registries() -> Iterator[tuple[str, Tasks]]:
             if issubclass(type(value), Tasks):
                 yield f"{name}:{attribute}", value
             elif issubclass(type(value), BaseScheduler):
-                yield f"{name}:{attribute}", value.tasks
+                yield value._home or f"{name}:{attribute}", value.tasks
 
 
 def _attributes(module: object) -> dict[str, Any]:

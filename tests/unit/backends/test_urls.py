@@ -110,6 +110,13 @@ def test_url_that_a_driver_understands_is_not_refused(url: str) -> None:
     check_server(url)
 
 
+@pytest.mark.parametrize("url", ["memory://?x=1", "memory://name", "memory:///tenure.db"])
+def test_memory_takes_no_parameters(url: str) -> None:
+    for made in (Scheduler, Leases):
+        with pytest.raises(ConfigError, match="nothing after its slashes"):
+            made(url)
+
+
 def test_password_that_sqlalchemy_has_hidden() -> None:
     url = make_url("postgresql+psycopg://app:pw@db/app")
     with pytest.raises(ConfigError, match="hide_password=False"):

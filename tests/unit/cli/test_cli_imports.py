@@ -87,6 +87,9 @@ def test_the_files_are_written_loaded_and_run(crontab: str, tmp_path: Path) -> N
     assert f"tenure schedules add --file {lines}" in result.stderr
     again = imported("crontab", crontab, "--tz", "Europe/Berlin", *written)
     assert "exists already" in again.stderr
+    other = tmp_path / "other.py"
+    imported("crontab", crontab, "--tz", "UTC", "--write", str(lines), "--stub", str(other))
+    assert not other.exists()  # both files or none
 
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     run = CliRunner().invoke
@@ -188,6 +191,13 @@ def test_yaml_and_several_documents(tmp_path: Path) -> None:
     names = [json.loads(line)["name"] for line in result.stdout.splitlines()]
     assert names == ["shop/a", "shop/b"]
     assert "left out: shop/a: shop/a has the same name" in result.stderr
+
+
+def test_what_is_wrong_with_a_file_is_told_on_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "cronjobs.json"
+    path.write_text("{")
+    result = imported("kubernetes", str(path))
+    assert "is neither JSON nor YAML: while parsing a flow node expected" in result.stderr
 
 
 def test_a_file_without_cronjobs(tmp_path: Path) -> None:

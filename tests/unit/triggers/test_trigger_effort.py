@@ -57,6 +57,8 @@ def calls(question: Callable[[], Any]) -> int:
         (cron("0 7 29 2 *", tz="Europe/Berlin"), 300),
         (cron("0 7 29 2 */7", tz="Europe/Berlin"), 3_000),  # a Sunday: every 28 years
         (cron("0 0 * 2 MON#5"), 3_000),
+        (cron("0 0 29 2 3", tz="Europe/Berlin", dialect="celery"), 3_000),
+        (cron("0 0 29 2 3", tz="Africa/Casablanca", dialect="apscheduler"), 3_000),
         (every(seconds=1).anchored(datetime(1990, 1, 1, tzinfo=UTC)), 40),
         (every(days=1, tz="Europe/Berlin", start="1990-01-01"), 60),
         (every(years=1, tz="Europe/Berlin", start="1988-02-29"), 60),

@@ -93,6 +93,11 @@ class CopySide(Protocol):
         minute at the most: then `StoreUnavailable`."""
         ...
 
+    def check_rights(self) -> None:
+        """`StoreError` if this connection may not put up a barrier, or create the tables that it
+        would need: better now than when the source has stopped firing."""
+        ...
+
     def tables(self) -> dict[str, CopiedTable]:
         """All with data, from the schema itself; also those that are `UNCOPIED`."""
         ...
@@ -161,6 +166,10 @@ class Copies(Protocol):
 
     def copy_side(self) -> CopySide:
         """A connection of its own; the caller closes it. The tables must exist."""
+        ...
+
+    def check_target(self) -> None:
+        """`StoreError` if the tables of a target cannot be created here. Changes nothing."""
         ...
 
     async def copy_mark(self) -> CopyMark | None:

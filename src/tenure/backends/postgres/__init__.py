@@ -10,7 +10,7 @@ one more (blocking.py), and so has a deputy (session_end.py). Transactional task
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -203,6 +203,10 @@ class PostgresBackend:
     def copy_side(self) -> PostgresCopySide:
         database = self._for_the_rest
         return PostgresCopySide(database.url, database.schema, self.location)
+
+    def check_target(self) -> None:
+        with closing(self.copy_side()) as side:
+            side.check_rights()
 
     async def copy_mark(self) -> CopyMark | None:
         query = META.format(schema=quoted(self._for_the_rest.schema))

@@ -95,6 +95,22 @@ class PostgresCopySide:
                     raise
             _real.block(PAUSE)
 
+    def check_rights(self) -> None:
+        ((role, exists, creates, others),) = self._run(_sql["rights"], {"schema": self._name})
+        if others is not None:
+            wrong = f"does not own {others}, and only owners can make them refuse writes"
+        elif not creates and exists:
+            wrong = f"may not create anything in the schema {self._name}"
+        elif not creates:
+            wrong = f"may not create the schema {self._name} in this database"
+        else:
+            return
+        raise StoreError(
+            f"{self.location}: the role {role!r} {wrong}. Copy with the URL of the role that"
+            f" migrates: the owner of the schema {self._name}, or of the database. Nothing was"
+            " changed."
+        )
+
     def tables(self) -> dict[str, CopiedTable]:
         keys: dict[str, list[tuple[int, str]]] = {}
         for table, column, _, place in self._columns:

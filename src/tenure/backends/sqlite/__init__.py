@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -235,6 +236,11 @@ class SQLiteBackend:
 
     def copy_side(self) -> SQLiteCopySide:
         return SQLiteCopySide(self.path)
+
+    def check_target(self) -> None:
+        if self.path.exists():
+            with closing(self.copy_side()) as side:
+                side.check_rights()
 
     async def copy_mark(self) -> CopyMark | None:
         return copy_marks.told(await self._for_the_rest.read(migrations.meta))

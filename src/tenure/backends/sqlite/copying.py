@@ -51,7 +51,8 @@ SELECT namespace, max(term) FROM (
     SELECT namespace, term FROM tenure_lease_floor UNION ALL
     SELECT namespace, term FROM tenure_fence UNION ALL
     SELECT DISTINCT namespace, 0 FROM tenure_schedule UNION ALL
-    SELECT DISTINCT namespace, 0 FROM tenure_run
+    SELECT DISTINCT namespace, 0 FROM tenure_run UNION ALL
+    SELECT DISTINCT namespace, 0 FROM tenure_event
 ) WHERE typeof(term) = 'integer' AND term <= ? GROUP BY namespace
 """
 _TAKE = """
@@ -96,6 +97,11 @@ class SQLiteCopySide:
                     self._c.execute("ROLLBACK")
                 raise
             return result
+
+    def check_rights(self) -> None:
+        with self._guarded():
+            self._c.execute("BEGIN IMMEDIATE")  # refused for a file that this user may only read
+            self._c.execute("ROLLBACK")
 
     def tables(self) -> dict[str, CopiedTable]:
         found = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from tenure.backends.address import Address, quoted
+from tenure.backends.address import Address, program, quoted
 from tenure.backends.base import UNREAD_KEPT
 from tenure.model import EventGroup, Finding, LoggedEvent, RelayStatus, Severity
 from tenure.node.names import RELAY
@@ -54,7 +54,7 @@ def check_log(newest: LoggedEvent | None, now: datetime, *, led: bool) -> list[F
         "The leader's log says what keeps it from giving positions; a trigger of yours on updates"
         " of the table can."
         if led
-        else "A leader gives positions: start a node, tenure run MODULE:ATTR."
+        else f"A leader gives positions: start a node, {program().run}."
     )
     return [Finding("events", _PROBLEM, text, remedy)]
 

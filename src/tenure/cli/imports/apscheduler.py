@@ -21,6 +21,9 @@ def apscheduler(target: str, delivery: Delivery) -> None:
     Its job stores are read without starting them, so they stay as they are. The next hundred times
     of each trigger are compared before anything is written. --stub declares the functions as tasks.
 
+    Rows of a job store are unpickled, as APScheduler does, also with --dry-run: this runs whatever
+    code was stored there. Use it only on a job store that you trust.
+
     \b
     Examples:
       tenure import apscheduler app:jobs --dry-run

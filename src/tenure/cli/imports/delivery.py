@@ -32,6 +32,9 @@ class Delivery:
         every = checked(found, SystemClock().now())
         kept = [one for one in every if one.entry is not None]
         if not self.dry_run and kept:
+            for path in (self.stub, self.write):  # both or none
+                if path is not None and path.exists():
+                    raise _exists(path)
             if self.stub is not None:
                 self._write(self.stub, stub(kept))
             lines = "".join(f"{one.as_line()}\n" for one in kept)
@@ -69,12 +72,13 @@ class Delivery:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
-            raise Failed(
-                f"{path} exists already. Nothing was written to it: remove it, or choose another"
-                " file."
-            ) from None
+            raise _exists(path) from None
         except OSError as error:
             raise Failed(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _exists(path: Path) -> Failed:
+    return Failed(f"{path} exists already. Nothing was written: remove it, or choose another file.")
 
 
 def of_delivery(command: Callable[..., Any]) -> Callable[..., Any]:

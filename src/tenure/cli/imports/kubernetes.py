@@ -79,7 +79,8 @@ def _read(path: Path) -> list[Any]:
         try:
             return list(yaml.safe_load_all(text))
         except yaml.YAMLError as error:
-            raise Failed(f"{path} is neither JSON nor YAML: {error}.") from error
+            said = " ".join(str(error).split())
+            raise Failed(f"{path} is neither JSON nor YAML: {said}.") from error
 
 
 def _manifests(documents: Sequence[Any]) -> Iterator[dict[str, Any]]:

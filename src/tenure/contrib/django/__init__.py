@@ -26,7 +26,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tenure.contrib.django import project
 
-    # As an attribute of this module: the process of an isolated task finds the scheduler here.
-    found = project.made() if name == "scheduler" else getattr(project, name)
-    globals()[name] = found
-    return found
+    return project.made() if name == "scheduler" else getattr(project, name)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, TypeVar, cast, overload
+from typing import Any, ClassVar, TypeVar, cast, overload
 
 import django
 from django.apps import apps
@@ -32,6 +32,8 @@ def made() -> ProjectScheduler:
         django.setup()  # in a process that begins with it, such as that of an isolated task
     if not _made:
         _made.append(ProjectScheduler())
+        # Found there by the node that asks where the process of an isolated task finds it.
+        vars(sys.modules["tenure.contrib.django"])["scheduler"] = _made[0]
     return _made[0]
 
 
@@ -54,6 +56,8 @@ def _in_djangos_words(method: Callable[..., T]) -> Callable[..., T]:
 
 class ProjectScheduler(Scheduler):
     """`from tenure.contrib.django import scheduler`: made from `TENURE` and `DATABASES`."""
+
+    _home: ClassVar[str | None] = "tenure.contrib.django:scheduler"
 
     def __init__(self) -> None:
         try:

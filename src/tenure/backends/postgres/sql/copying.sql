@@ -17,6 +17,15 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.
 LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary
 WHERE n.nspname = %(schema)s AND c.relkind = 'r' ORDER BY c.relname, a.attnum;
 
+-- name: rights
+-- Who we are; whether there is a schema; may we create in it, or create it; which tables are not ours.
+SELECT current_user::text, n.oid IS NOT NULL,
+    CASE WHEN n.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+         ELSE has_schema_privilege(n.oid, 'CREATE') END,
+    (SELECT string_agg(c.relname, ', ' ORDER BY c.relname) FROM pg_catalog.pg_class c
+     WHERE c.relnamespace = n.oid AND c.relkind = 'r' AND NOT pg_has_role(c.relowner, 'USAGE'))
+FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = %(schema)s;
+
 -- name: sequences
 SELECT c.relname, pg_get_serial_sequence(format('%%I.%%I', n.nspname, c.relname), a.attname)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -54,7 +63,8 @@ WITH known AS (
         SELECT namespace, term FROM {schema}.lease_floor UNION ALL
         SELECT namespace, term FROM {schema}.fence UNION ALL
         SELECT DISTINCT namespace, 0 FROM {schema}.schedule UNION ALL
-        SELECT DISTINCT namespace, 0 FROM {schema}.run
+        SELECT DISTINCT namespace, 0 FROM {schema}.run UNION ALL
+        SELECT DISTINCT namespace, 0 FROM {schema}.event
     ) t WHERE term <= %(most)s GROUP BY namespace
 ), floored AS (
     INSERT INTO {schema}.lease_floor (namespace, term) SELECT namespace, term FROM known

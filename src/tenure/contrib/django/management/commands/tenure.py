@@ -7,12 +7,14 @@ import sys
 from argparse import REMAINDER, ArgumentParser
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import click
 from django.core.management.base import BaseCommand, CommandError
 from django.utils.autoreload import get_child_arguments
 
+from tenure.backends.address import Program, speak_of
 from tenure.cli import main
 from tenure.contrib.django import conf, store
 from tenure.contrib.django.project import made
@@ -29,10 +31,10 @@ class Command(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> None:
         # Past Django's own parser, which would take options such as --help for itself.
         program, name, *arguments = argv
-        self._tenure(f"{os.path.basename(program)} {name}", _without_djangos(arguments))  # noqa: PTH119
+        self._tenure(f"{_program(program)} {name}", _without_djangos(arguments))
 
     def print_help(self, prog_name: str, subcommand: str) -> None:
-        self._tenure(f"{os.path.basename(prog_name)} {subcommand}", ["--help"])  # noqa: PTH119
+        self._tenure(f"{_program(prog_name)} {subcommand}", ["--help"])
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("arguments", nargs=REMAINDER)
@@ -52,7 +54,9 @@ class Command(BaseCommand):
         if arguments and arguments != ["--help"]:
             # In the environment of this process alone: all users can read arguments.
             os.environ.pop("TENURE_URL_FILE", None)
-            os.environ["TENURE_URL"] = store.url()
+            os.environ["TENURE_URL"] = url = store.url()
+            if program != "tenure":  # not a part of another program, by call_command()
+                speak_of(Program(program, url, scheduler.namespace))
             os.environ.pop("TENURE_LEASES_FILE", None)
             os.environ.pop("TENURE_LEASES", None)
             if leases := conf.given().get("LEASES"):
@@ -65,6 +69,14 @@ class Command(BaseCommand):
             obj=get_child_arguments() if sys.argv[1:2] == ["tenure"] else None,
             default_map=_defaults(arguments, scheduler.namespace),
         )
+
+
+def _program(path: str) -> str:
+    """As people type it, if they are in the project's folder."""
+    name = Path(path).name
+    if name == "__main__.py":
+        return "python -m django"
+    return f"python {name}" if name.endswith(".py") else name
 
 
 def _without_djangos(arguments: list[str]) -> list[str]:
