@@ -247,7 +247,7 @@ class AsyncScheduler(BaseScheduler):
         return await self._edit(connection, lambda editor: editor.enqueue(new))
 
     async def emit(self, event: Event, *, id: str | None = None, connection: Any = None) -> str:  # noqa: A002
-        new = emission(event, id)
+        new = emission(event, id, self.settings.event_limit)
         await self._edit(connection, lambda editor: editor.emit(new))
         return new.id
 

@@ -291,7 +291,7 @@ class Scheduler(BaseScheduler):
         Give an `id` of your own to be able to repeat the call safely: while the log has an event
         with that id, the repetition changes nothing. `InvalidEvent` if it cannot be stored.
         """
-        new = emission(event, id)
+        new = emission(event, id, self.settings.event_limit)
         self._edit(connection, lambda editor: editor.emit(new))
         return new.id
 
