@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tenure.model import (
         Attempt,
         Event,
+        EventGroup,
         LeaseRecord,
         LoggedEvent,
         Occurrence,
@@ -72,6 +73,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Event",
+    "EventGroup",
     "Explanation",
     "Fact",
     "Fenced",
@@ -134,6 +136,7 @@ _WHERE = {
     "ConfigError": "tenure.errors",
     "Conflict": "tenure.errors",
     "Event": "tenure.model",
+    "EventGroup": "tenure.model",
     "Explanation": "tenure.triggers",
     "Fact": "tenure.facts",
     "Fenced": "tenure.errors",

@@ -16,6 +16,10 @@ LENT_CONNECTIONS = 5
 LENT_HOLD = 1.0
 PAYLOAD_MOST = 1_000_000
 """In bytes. The tables refuse rows that are not much longer: all that is due is read at once."""
+EVENT_LIMIT = 65_536
+"""So many bytes every carrier of CloudEvents passes on."""
+EVENT_MOST = 900_000
+"""In bytes. With key and headers that fits into the tables, and into Kafka's 1,000,000."""
 _POSITIVE = (
     "batch",
     "poll",
@@ -25,10 +29,12 @@ _POSITIVE = (
     "rollout_poll",
     "payload_limit",
     "result_limit",
+    "event_limit",
     "jump_limit",
     "jump_hold",
     "skew_limit",
 )
+_MOST = {"payload_limit": PAYLOAD_MOST, "result_limit": PAYLOAD_MOST, "event_limit": EVENT_MOST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,8 @@ class Settings:
     """The longest JSON text of keyword arguments, in bytes."""
     result_limit: int = RESULT_LIMIT
     """The longest JSON text of what a task returns that is kept, in bytes."""
+    event_limit: int = EVENT_LIMIT
+    """The longest JSON text of an event's data, in bytes."""
     jump_limit: float = 60.0
     """A jump of the store's clock beyond this is held back until it is confirmed."""
     jump_hold: float = 30.0
@@ -111,10 +119,10 @@ class Settings:
             raise ConfigError(
                 f"lent_connections must be greater than 0, not {self.lent_connections!r}."
             )
-        for name in ("payload_limit", "result_limit"):
-            if getattr(self, name) > PAYLOAD_MOST:
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
                 raise ConfigError(
-                    f"{name} must be at most {PAYLOAD_MOST}, not {getattr(self, name)!r}: a store"
+                    f"{name} must be at most {most}, not {getattr(self, name)!r}: a store"
                     " takes no more. Store the data elsewhere and pass its key."
                 )
         for name in (

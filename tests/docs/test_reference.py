@@ -14,7 +14,7 @@ import pytest
 import tenure
 from tenure import errors, facts
 from tenure.errors import ConfigError
-from tenure.settings import PAYLOAD_MOST, TTL_LIMITS, Settings
+from tenure.settings import EVENT_MOST, PAYLOAD_MOST, TTL_LIMITS, Settings
 from tests.docs import markdown
 from tests.docs.markdown import ROOT, anchors, links, pages, prose, table
 
@@ -153,6 +153,7 @@ def test_setting_obeys_its_rule(name: str) -> None:
         "–": ([-1], []),
         f"{low:g} to {high:.0f}": ([low, high], [low - 0.1, high + 1]),
         f"1 to {PAYLOAD_MOST}": ([1, PAYLOAD_MOST], [0, PAYLOAD_MOST + 1]),
+        f"1 to {EVENT_MOST}": ([1, EVENT_MOST], [0, EVENT_MOST + 1]),
         f"0 < {name} <= ttl/3": ([5.0], [0, -1, 5.1]),
     }
     good, bad = probes[rule]

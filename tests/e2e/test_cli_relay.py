@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,9 +98,10 @@ def test_relays_and_what_they_parked_are_shown(troubled: Path) -> None:
     assert asked_status(troubled)["relays"][0]["relay"] == "hook"
     first, second = asked(troubled, "events", "parked")
     assert (first["event"]["id"], first["holds"], first["tries"]) == ("0", True, 10)
+    assert (first["waiting"], first["waiting_is_more"], second["waiting"]) == (1, False, 0)
     assert (second["event"]["id"], second["holds"], second["reason"]) == ("1", False, "400: never")
     text = at_hand(troubled, "events", "parked", "--relay", "hook", *STORE).out
-    assert "its key" in text
+    assert "its key, 1 behind" in text
     assert "500: no" in text
     assert asked(troubled, "events", "parked", "--relay", "other") == []
     doctor = at_hand(troubled, "doctor", *STORE)
@@ -110,6 +112,20 @@ def test_relays_and_what_they_parked_are_shown(troubled: Path) -> None:
 def asked_status(folder: Path) -> Any:
     """Nobody leads: the exit code says so."""
     return at_hand(folder, "status", *STORE, "--json").json
+
+
+def test_count_of_what_waits_ends(troubled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    emit(troubled, 8)
+    shown = at_hand(troubled, "events", "parked", *STORE).out
+    assert "its key, 3 behind" in shown
+    for module in ("backends.sqlite.relays", "model.relays"):
+        monkeypatch.setattr(import_module(f"tenure.{module}"), "WAITING_COUNTED", 2)
+    assert "its key, 2+ behind" in at_hand(troubled, "events", "parked", *STORE).out
+    first, _ = asked(troubled, "events", "parked")
+    assert (first["waiting"], first["waiting_is_more"]) == (2, True)
+    monkeypatch.setattr(import_module("tenure.backends.sqlite.relays"), "WAITING_LISTED", 0)
+    assert "its key, " not in at_hand(troubled, "events", "parked", *STORE).out
+    assert [each["waiting"] for each in asked(troubled, "events", "parked")] == [None, 0]
 
 
 def test_parked_events_are_replayed_and_dropped(troubled: Path) -> None:

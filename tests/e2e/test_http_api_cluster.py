@@ -182,7 +182,8 @@ def test_parked_events_are_sent_again(tmp_path: Path) -> None:
         assert [relay] == [each | {"unread_is_more": False} for each in said]
         first, second = api.get("/parked")["items"]
         assert (first["event"]["id"], first["holds"], first["reason"]) == ("0", True, "500: no")
-        assert not second["holds"]
+        assert (first["waiting"], first["waiting_is_more"]) == (1, False)
+        assert (second["holds"], second["waiting"]) == (False, 0)
         assert api.get("/parked", limit=1) == {"items": [first], "more": True}
         assert api.get("/parked", relay="other")["items"] == []
         wrong = api.refused(409, "POST", "/relays/hook/replay", json={"positions": [1, 77]})

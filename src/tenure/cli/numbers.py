@@ -45,4 +45,6 @@ class Seconds(click.FloatRange):
 COUNT = Whole(1, 1_000_000)
 SOME = Whole(0, 10_000)
 ID = Whole(1, 2**63 - 1)
+POSITION = Whole(0, 2**63 - 1)
+"""In the log of events; 0 is before all."""
 SECONDS = Seconds()

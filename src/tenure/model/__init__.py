@@ -44,6 +44,8 @@ from tenure.model.leases import (
 )
 from tenure.model.overview import FACET_COUNTED, FACET_VALUES, Facets, Sought
 from tenure.model.relays import (
+    WAITING_COUNTED,
+    WAITING_LISTED,
     Acknowledgement,
     HeldLane,
     Lane,
@@ -120,6 +122,8 @@ __all__ = [
     "UNKNOWN_TTL",
     "UNREAD_COUNTED",
     "UNTIMED",
+    "WAITING_COUNTED",
+    "WAITING_LISTED",
     "Acknowledgement",
     "Advanced",
     "Attempt",

@@ -20,7 +20,8 @@ class Event:
     type: str
     """What happened, such as `MonthEnded`."""
     data: Any = None
-    """What is to be said about it: anything that JSON carries unchanged, up to 64 KiB."""
+    """What is to be said about it: anything that JSON carries unchanged, up to `event_limit`
+    bytes (64 KiB unless your settings say otherwise)."""
     key: str | None = None
     """Events of one topic and key keep their order. Without a key, there is no order to keep."""
     headers: Mapping[str, str] = field(default_factory=dict)

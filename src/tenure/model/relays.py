@@ -121,3 +121,14 @@ class ParkedEvent:
     """Has an operator asked to send it again? That is about to happen."""
     event: LoggedEvent | None
     """None: it is no longer in the log."""
+    waiting: int | None = 0
+    """How many later ones wait for it; the count ends at `WAITING_COUNTED`. None: that was not
+    counted, because `WAITING_LISTED` are listed before it."""
+
+    @property
+    def waiting_is_more(self) -> bool:
+        return self.waiting is not None and self.waiting >= WAITING_COUNTED
+
+
+WAITING_COUNTED = 10_000
+WAITING_LISTED = 100

@@ -314,7 +314,7 @@ class Worker(Service):
             self.wake()
             return
         run = Run.of(record, kwargs or {})
-        run.on_news = self.on_news
+        run.on_news, run.event_limit = self.on_news, self.settings.event_limit
         self._locks.begin(record)
         begun = self.clock.monotonic()
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Self, TypeVar, overload
 
-from tenure.model import Attempt, Event, Occurrence, RunRecord, Schedule
+from tenure.model import Attempt, Event, EventGroup, Occurrence, RunRecord, Schedule
 from tenure.process.garbage import leave_out_what_stays
 from tenure.scheduler import transaction
 from tenure.scheduler.async_consumer import AsyncConsumer
@@ -247,7 +247,7 @@ class AsyncScheduler(BaseScheduler):
         return await self._edit(connection, lambda editor: editor.enqueue(new))
 
     async def emit(self, event: Event, *, id: str | None = None, connection: Any = None) -> str:  # noqa: A002
-        new = emission(event, id)
+        new = emission(event, id, self.settings.event_limit)
         await self._edit(connection, lambda editor: editor.emit(new))
         return new.id
 
@@ -270,6 +270,19 @@ class AsyncScheduler(BaseScheduler):
             transaction_idle=transaction_idle,
         )
         return AsyncConsumer(self._runtime, following)
+
+    async def replay(
+        self,
+        topic: str,
+        *,
+        group: str,
+        after: int | None = None,
+        since: datetime | None = None,
+        connection: Any = None,
+    ) -> EventGroup:
+        return await self._edit(
+            connection, lambda editor: editor.replay(topic, group, after, since)
+        )
 
     async def cancel(self, run: RunRecord | int) -> RunRecord:
         return await self._call(self._runtime.cancel(run))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar, overload
 
 from tenure.errors import ConfigError
-from tenure.model import Attempt, Event, Occurrence, RunRecord, Schedule
+from tenure.model import Attempt, Event, EventGroup, Occurrence, RunRecord, Schedule
 from tenure.process.garbage import leave_out_what_stays
 from tenure.process.signals import Signals
 from tenure.scheduler import transaction
@@ -291,7 +291,7 @@ class Scheduler(BaseScheduler):
         Give an `id` of your own to be able to repeat the call safely: while the log has an event
         with that id, the repetition changes nothing. `InvalidEvent` if it cannot be stored.
         """
-        new = emission(event, id)
+        new = emission(event, id, self.settings.event_limit)
         self._edit(connection, lambda editor: editor.emit(new))
         return new.id
 
@@ -323,6 +323,20 @@ class Scheduler(BaseScheduler):
             transaction_idle=transaction_idle,
         )
         return Consumer(self._runtime, following)
+
+    def replay(
+        self,
+        topic: str,
+        *,
+        group: str,
+        after: int | None = None,
+        since: datetime | None = None,
+        connection: Any = None,
+    ) -> EventGroup:
+        """Let a group read events again, or leave some out: it goes on `after` a position (0: all
+        that is kept), or with what was stored `since` a time. `Conflict` if the log has not come to
+        that position, `NotFound` if there is no such group. Its consumers may be running."""
+        return self._edit(connection, lambda editor: editor.replay(topic, group, after, since))
 
     def cancel(self, run: RunRecord | int) -> RunRecord:
         """Cancel a run. One that waits never begins. One that is being executed is told: a

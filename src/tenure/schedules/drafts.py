@@ -122,19 +122,20 @@ class Drafts:
         if new.emit is not None:
             of_task = {"task": new.task, "kwargs": new.kwargs}
             defaults = {name: value for name, value in defaults.items() if name in OF_EVENTS}
-            return emitting(new.name, new.emit, new.tenant, {**defaults, **new.policy}, **of_task)
+            policy = {**defaults, **new.policy}
+            return emitting(new.name, new.emit, new.tenant, policy, self._settings, **of_task)
         if new.task is None:
             raise InvalidSchedule(
                 f"schedule {brief(new.name)} has neither a task to run nor an event to emit: give"
                 " task=… or emit=Event(…)."
             )
         task = self._task(new.task)
-        policy = Policy.parse(f"schedule {brief(new.name)}", {**defaults, **new.policy})
+        parsed = Policy.parse(f"schedule {brief(new.name)}", {**defaults, **new.policy})
         known = task if isinstance(task, str) else task.name, frozenset(new.kwargs)
         if known not in self._checked:
             self._name_of(task, new.kwargs)
             self._checked.add(known)
-        return make_spec(new.name, known[0], new.kwargs, new.tenant, policy, self._settings)
+        return make_spec(new.name, known[0], new.kwargs, new.tenant, parsed, self._settings)
 
     def additions(self, entries: Entries, now: datetime) -> list[Change]:
         changes: list[Change] = []
@@ -208,7 +209,8 @@ class Drafts:
             raise refuse_emit(old)
         tenant = old.spec.tenant if tenant is UNCHANGED else tenant
         if old.spec.event is not None:
-            spec = still_emitting(old, emit, tenant, policy, task=task, kwargs=kwargs)
+            of_task = {"task": task, "kwargs": kwargs}
+            spec = still_emitting(old, emit, tenant, policy, self._settings, **of_task)
         else:
             spec = self._still_running(old, task, kwargs, tenant, policy)
         if trigger is None:

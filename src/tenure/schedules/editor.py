@@ -16,7 +16,8 @@ from tenure import triggers
 from tenure.backends.address import NOWHERE, Address
 from tenure.backends.base import Backend, Joined
 from tenure.errors import Conflict, InvalidSchedule, NotFound
-from tenure.model import Change, Event, NewEvent, NewRun, RunRecord, Schedule
+from tenure.events.replaying import replay
+from tenure.model import Change, Event, EventGroup, NewEvent, NewRun, RunRecord, Schedule
 from tenure.schedules.changes import PAUSED, is_orphaned, resumed, stopped
 from tenure.schedules.drafts import UNCHANGED, Drafts, Entries, NewSchedule
 from tenure.tasks.arguments import check_name, idempotency_key
@@ -181,6 +182,11 @@ class Editor:
 
     async def emit(self, new: NewEvent) -> None:
         await self._events.append([new])
+
+    async def replay(
+        self, topic: str, group: str, after: int | None, since: datetime | None
+    ) -> EventGroup:
+        return await replay(self._events, topic, group, after=after, since=since, at=self._at)
 
     async def enqueue(self, new: NewRun) -> RunRecord:
         """A run without a schedule; if its key is known, the run that has it."""

@@ -9,6 +9,7 @@ from typing import Any
 from tenure.errors import InvalidSchedule
 from tenure.model import Content, Overlap, Schedule, ScheduleSpec
 from tenure.printable import brief
+from tenure.settings import Settings
 from tenure.tasks.arguments import check_name
 from tenure.tasks.emitting import checked
 from tenure.tasks.policy import Policy
@@ -18,7 +19,12 @@ POLICIES = ("catch_up", "catch_up_limit", "catch_up_grace")
 
 
 def emitting(
-    name: str, emit: object, tenant: str | None, policy: Mapping[str, Any], **of_task: object
+    name: str,
+    emit: object,
+    tenant: str | None,
+    policy: Mapping[str, Any],
+    settings: Settings,
+    **of_task: object,
 ) -> ScheduleSpec:
     """What is to be stored, checked; all but the trigger. `of_task`: what only tasks have."""
     check_name(name, "schedule")
@@ -33,18 +39,23 @@ def emitting(
         task="",
         tenant=tenant,
         overlap=Overlap.ALLOW,
-        event=emit if isinstance(emit, Content) else checked(emit),
+        event=emit if isinstance(emit, Content) else checked(emit, settings.event_limit),
         **{field: getattr(parsed, field) for field in POLICIES},
     )
 
 
 def still_emitting(
-    old: Schedule, emit: object, tenant: str | None, policy: Mapping[str, Any], **of_task: object
+    old: Schedule,
+    emit: object,
+    tenant: str | None,
+    policy: Mapping[str, Any],
+    settings: Settings,
+    **of_task: object,
 ) -> ScheduleSpec:
     """The same for a change of a schedule that emits: what is not given stays."""
     before = {field: getattr(old.spec, field) for field in POLICIES}
     content = old.spec.event if emit is None else emit
-    spec = emitting(old.name, content, tenant, before | dict(policy), **of_task)
+    spec = emitting(old.name, content, tenant, before | dict(policy), settings, **of_task)
     return replace(spec, trigger=old.spec.trigger, app=old.spec.app, definition=old.spec.definition)
 
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from tenure.errors import InvalidEvent, InvalidSchedule
 from tenure.model import Content, Event, NewEvent
 from tenure.printable import brief
+from tenure.settings import EVENT_LIMIT
 from tenure.tasks.payload import check, is_unicode
 from tenure.tasks.tracing import traceparent
 
-DATA_MOST = 65_536
-"""So many bytes every carrier of CloudEvents passes on."""
 HEADERS_MOST = 8_192
 KEY_MOST = 200
 """How many characters fit into the stores' indexes, whatever they are."""
@@ -24,8 +23,9 @@ _RESERVED = re.compile(r"(ce[-_]|webhook-|content-type$)", re.IGNORECASE)
 _encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
-def checked(event: object) -> Content:
-    """The event as it is to be stored; `InvalidEvent` if it cannot be."""
+def checked(event: object, limit: int = EVENT_LIMIT) -> Content:
+    """The event as it is to be stored; `InvalidEvent` if it cannot be, or if its data is of more
+    than `limit` bytes."""
     if not isinstance(event, Event):
         raise InvalidEvent(
             f"{brief(event)} is no event, such as Event('ledger', 'MonthEnded', {{'month': 1}})."
@@ -38,15 +38,15 @@ def checked(event: object) -> Content:
     return Content(
         topic=topic,
         type=kind,
-        data=_data(event.data, what),
+        data=_data(event.data, limit, what),
         key=None if event.key is None else _key(event.key, what),
         headers=_headers(event.headers, what),
     )
 
 
-def emission(event: object, identity: object = None) -> NewEvent:
+def emission(event: object, identity: object = None, limit: int = EVENT_LIMIT) -> NewEvent:
     """An event that is emitted by itself, under an id of the user's or a new one."""
-    content = checked(event)
+    content = checked(event, limit)
     if identity is None:
         return NewEvent(secrets.token_hex(16), content, traceparent=traceparent())
     fits = isinstance(identity, str) and 1 <= len(identity) <= KEY_MOST and identity.isprintable()
@@ -67,7 +67,7 @@ def check_topic(topic: object) -> str:
     return topic
 
 
-def _data(data: object, what: str) -> str:
+def _data(data: object, limit: int, what: str) -> str:
     try:
         check(data, f"{what}: data")
     except InvalidSchedule as error:
@@ -76,10 +76,10 @@ def _data(data: object, what: str) -> str:
         raise InvalidEvent(f"{what}: data is nested too deeply, or contains itself.") from None
     text = _encoder.encode(data)
     size = len(text.encode())
-    if size > DATA_MOST:
+    if size > limit:
         raise InvalidEvent(
-            f"{what}: data is {size:,} bytes of JSON; the limit is {DATA_MOST:,}, which every sink"
-            " passes on. Store it elsewhere and put its key into the event."
+            f"{what}: data is {size:,} bytes of JSON; the limit is {limit:,}. Store it elsewhere"
+            " and put its key into the event, or raise event_limit."
         )
     return text
 

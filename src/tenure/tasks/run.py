@@ -12,6 +12,7 @@ from typing import Any, Protocol, get_type_hints
 
 from tenure.errors import Cancelled, ConfigError, InvalidEvent
 from tenure.model import Event, Kind, NewEvent, RunRecord
+from tenure.settings import EVENT_LIMIT
 from tenure.tasks.emitting import checked
 from tenure.tasks.run_log import RunLog
 from tenure.tasks.tracing import traceparent
@@ -58,6 +59,8 @@ class Run:
     """Was `complete` called?"""
     emitted: list[NewEvent] = field(default_factory=list, repr=False, compare=False)
     """What `emit` was given: to be stored when the run succeeds."""
+    event_limit: int = field(default=EVENT_LIMIT, repr=False, compare=False)
+    """How many bytes of data each of those may have, by the settings of its node."""
     stack: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     """Where its code is at this moment; None until it has begun."""
     told: RunLog | None = field(default=None, repr=False, compare=False)
@@ -98,7 +101,9 @@ class Run:
         """
         identity = f"run/{self.id}/{self.claim}/{len(self.emitted)}"
         subject = self.schedule or self.task
-        new = NewEvent(identity, checked(event), subject, traceparent=traceparent())
+        new = NewEvent(
+            identity, checked(event, self.event_limit), subject, traceparent=traceparent()
+        )
         size = sum(len(each.content.data) for each in (*self.emitted, new))
         if len(self.emitted) >= EMIT_MOST or size > EMIT_SIZE:
             raise InvalidEvent(

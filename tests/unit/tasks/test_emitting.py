@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tenure import Event, InvalidEvent
-from tenure.tasks.emitting import DATA_MOST, checked
+from tenure.settings import EVENT_LIMIT
+from tenure.tasks.emitting import checked, emission
 
 
 def test_an_event_is_stored_as_it_was_given() -> None:
@@ -48,11 +49,20 @@ def test_what_a_sink_or_a_store_would_refuse_is_refused(event: Any, words: str) 
 
 
 def test_data_may_have_64_kib_and_not_a_byte_more() -> None:
-    fits = "x" * (DATA_MOST - 2)
-    assert len(checked(Event("ledger", "t", fits)).data) == DATA_MOST
+    fits = "x" * (EVENT_LIMIT - 2)
+    assert len(checked(Event("ledger", "t", fits)).data) == EVENT_LIMIT
 
     with pytest.raises(InvalidEvent, match="65,537 bytes of JSON; the limit is 65,536"):
         checked(Event("ledger", "t", fits + "x"))
+
+
+def test_another_limit_is_obeyed_and_named() -> None:
+    event = Event("ledger", "t", "x" * 100)
+    assert emission(event, limit=102).content == checked(event)
+    with pytest.raises(InvalidEvent) as caught:
+        emission(event, limit=101)
+    assert "data is 102 bytes of JSON; the limit is 101." in str(caught.value)
+    assert "or raise event_limit" in str(caught.value)
 
 
 def test_data_that_contains_itself_is_refused() -> None:

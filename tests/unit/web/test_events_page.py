@@ -1,30 +1,50 @@
-"""How many events wait behind a parked one."""
+"""The page of events: how many wait behind a parked one."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import asyncio
+from collections.abc import Iterator
 
 import pytest
+from starlette.testclient import TestClient
 
-from tenure.model import LoggedEvent, ParkedEvent
-from tenure.web.pages import events
-from tenure.web.pages.events import Behind, behind
-
-NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-
-
-def logged(position: int, key: str | None) -> LoggedEvent:
-    about = ("ledger", "Paid", "/tenure/default", None, NOON, "{}", key)
-    return LoggedEvent(f"e{position}", *about, {}, position, 0, None, NOON)
+from tenure import AsyncScheduler
+from tenure.backends.memory import relays as memory
+from tenure.model import Acknowledgement, Content, Fence, HeldLane, Lane, NewEvent
+from tenure.model import relays as model
+from tenure.web import dashboard
+from tenure.web.reading import Reader, Store
 
 
-def parked(key: str | None) -> ParkedEvent:
-    return ParkedEvent("hook", 3, "ledger", key, 9, "no answer", NOON, True, False, None)
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    """A relay that has parked the first event of "a", and the first of "b"."""
+    scheduler = AsyncScheduler("memory://")
+
+    async def work(store: Store) -> None:
+        fence = Fence("test", 1, "ann")
+        assert await store.backend.office.take(fence) == fence
+        said = [Content("ledger", "Paid", key=key) for key in "abaa"]
+        await store.events.append([NewEvent(str(n), each) for n, each in enumerate(said)])
+        await store.events.sequence(fence)
+        relay = await store.relays.resume(fence, "hook", "webhook+https://host")
+        held = [HeldLane(Lane("ledger", "ab"[n]), n + 1, 9, 0.0, "no", True) for n in (0, 1)]
+        told = Acknowledgement(4, tuple(held))
+        assert await store.relays.acknowledge(fence, "hook", relay.revision, told)
+
+    asyncio.run(Reader(scheduler).ask(work))
+    with TestClient(dashboard(scheduler), "http://localhost", client=("127.0.0.1", 1)) as made:
+        yield made
+    asyncio.run(scheduler.stop())
 
 
-def test_later_ones_of_the_same_key_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    newest = [logged(0, "a"), logged(5, "b"), logged(4, "a"), logged(3, "a"), logged(2, "a")]
-    assert behind(parked("a"), newest) == Behind(2, whole=True)
-    assert behind(parked(None), newest) == Behind(3, whole=True)
-    monkeypatch.setattr(events, "COUNTED", 2)
-    assert behind(parked("a"), newest[:2]) == Behind(1, whole=False)
+def test_parked_event_tells_what_waits_behind_it(client: TestClient) -> None:
+    page = client.get("/events").text
+    assert "2 events behind it" in page
+    assert page.count("holds up its key") == 1  # nothing waits behind the other
+
+
+def test_count_ends(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (memory, model):
+        monkeypatch.setattr(module, "WAITING_COUNTED", 2)
+    assert "2+ events behind it" in client.get("/events").text

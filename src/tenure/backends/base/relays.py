@@ -76,8 +76,16 @@ class RelayStore(Protocol):
 
     # -- for operators ----------------------------------------------------------------------------
 
-    async def parked(self, name: str | None = None, limit: int = 100) -> list[ParkedEvent]:
-        """The events that wait for an operator, by relay and position."""
+    async def parked(
+        self,
+        name: str | None = None,
+        limit: int = 100,
+        *,
+        positions: Sequence[int] | None = None,
+    ) -> list[ParkedEvent]:
+        """The events that wait for an operator, by relay and position: of this relay, at these
+        positions. Of those that hold their lanes, how many of the relay's events are behind each in
+        that lane, for the first `WAITING_LISTED`; what has no position yet is not counted."""
         ...
 
     async def replay(self, name: str, positions: Sequence[int] | None = None) -> int:

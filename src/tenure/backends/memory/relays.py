@@ -11,6 +11,8 @@ from tenure.backends.memory.office import MemoryOffice
 from tenure.backends.memory.tables import MemoryTables, RelayRow
 from tenure.model import (
     UNREAD_COUNTED,
+    WAITING_COUNTED,
+    WAITING_LISTED,
     Acknowledgement,
     Fence,
     HeldLane,
@@ -95,7 +97,13 @@ class MemoryRelays:
     async def all(self) -> list[RelayStatus]:
         return [self._status(name, relay) for name, relay in sorted(self._tables.relays.items())]
 
-    async def parked(self, name: str | None = None, limit: int = 100) -> list[ParkedEvent]:
+    async def parked(
+        self,
+        name: str | None = None,
+        limit: int = 100,
+        *,
+        positions: Sequence[int] | None = None,
+    ) -> list[ParkedEvent]:
         log = {event.position: event for event in self._log()}
         found = []
         for of, relay in sorted(self._tables.relays.items()):
@@ -106,8 +114,14 @@ class MemoryRelays:
                 found.append(_parked(of, passed, Lane(), at, log, replayed=replayed))
             for held, at in relay.lanes.values():
                 if held.parked:
-                    found.append(_parked(of, held, held.lane, at, log, holds=True))
-        return sorted(found, key=lambda each: (each.relay, each.position))[:limit]
+                    waiting = self._waiting(relay, held)
+                    found.append(_parked(of, held, held.lane, at, log, holds=True, waiting=waiting))
+        chosen = [each for each in found if positions is None or each.position in positions]
+        listed = sorted(chosen, key=lambda each: (each.relay, each.position))[:limit]
+        return [
+            replace(each, waiting=None) if place >= WAITING_LISTED and each.holds else each
+            for place, each in enumerate(listed)
+        ]
 
     async def replay(self, name: str, positions: Sequence[int] | None = None) -> int:
         def again(relay: RelayRow, position: int) -> None:
@@ -182,6 +196,10 @@ class MemoryRelays:
             moved_at=relay.moved_at,
         )
 
+    def _waiting(self, relay: RelayRow, held: HeldLane) -> int:
+        later = self._read(relay.topics, held.position, len(self._tables.events))
+        return min(WAITING_COUNTED, sum(_is_of(event, held.lane) for event in later))
+
     def _read(self, topics: Sequence[str], after: int, limit: int) -> list[LoggedEvent]:
         found = [
             event
@@ -211,11 +229,12 @@ def _parked(
     *,
     holds: bool = False,
     replayed: bool = False,
+    waiting: int = 0,
 ) -> ParkedEvent:
     event = log.get(what.position)
     topic, key = (lane.topic, lane.key) if event is None else (event.topic, event.key)
     told = what.tries, what.reason, at
-    return ParkedEvent(relay, what.position, topic, key, *told, holds, replayed, event)
+    return ParkedEvent(relay, what.position, topic, key, *told, holds, replayed, event, waiting)
 
 
 def _is_of(event: LoggedEvent, lane: Lane) -> bool:

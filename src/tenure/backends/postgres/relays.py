@@ -13,6 +13,8 @@ from tenure.backends.postgres.statements import Transactions, as_it_is
 from tenure.backends.shared import event_rows, relay_rows
 from tenure.model import (
     UNREAD_COUNTED,
+    WAITING_COUNTED,
+    WAITING_LISTED,
     Acknowledgement,
     Fence,
     Lane,
@@ -125,8 +127,15 @@ class PostgresRelays:
         values = self._named(counted=UNREAD_COUNTED)
         return [_status(row) for row in await self._database.one(self._sql["all"], values)]
 
-    async def parked(self, name: str | None = None, limit: int = 100) -> list[ParkedEvent]:
-        values = self._named(name=name, limit=limit)
+    async def parked(
+        self,
+        name: str | None = None,
+        limit: int = 100,
+        *,
+        positions: Sequence[int] | None = None,
+    ) -> list[ParkedEvent]:
+        values = self._named(name=name, limit=limit, counted=WAITING_COUNTED, listed=WAITING_LISTED)
+        values["positions"] = None if positions is None else list(positions)
         return [_parked(row) for row in await self._database.one(self._sql["parked"], values)]
 
     async def replay(self, name: str, positions: Sequence[int] | None = None) -> int:

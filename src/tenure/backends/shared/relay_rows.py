@@ -66,6 +66,7 @@ def parked(row: Row, when: When) -> ParkedEvent:
         holds=bool(row["holds"]),
         replayed=bool(row["replayed"]),
         event=None if row["number"] is None else event_rows.logged(row, when),
+        waiting=row["waiting"],
     )
 
 

@@ -16,6 +16,8 @@ from tenure.backends.sqlite.office import SQLiteOffice
 from tenure.backends.sqlite.wakeups import Sends
 from tenure.model import (
     UNREAD_COUNTED,
+    WAITING_COUNTED,
+    WAITING_LISTED,
     Acknowledgement,
     Fence,
     Lane,
@@ -157,8 +159,15 @@ class SQLiteRelays:
         rows = await self._connection.read(lambda c: c.execute(_sql["all"], values).fetchall())
         return [_status(row) for row in rows]
 
-    async def parked(self, name: str | None = None, limit: int = 100) -> list[ParkedEvent]:
-        values = self._named(name=name, limit=limit)
+    async def parked(
+        self,
+        name: str | None = None,
+        limit: int = 100,
+        *,
+        positions: Sequence[int] | None = None,
+    ) -> list[ParkedEvent]:
+        values = self._named(name=name, limit=limit, counted=WAITING_COUNTED, listed=WAITING_LISTED)
+        values["positions"] = _chosen(positions)
         rows = await self._connection.read(lambda c: c.execute(_sql["parked"], values).fetchall())
         return [_parked(row) for row in rows]
 
@@ -183,9 +192,8 @@ class SQLiteRelays:
     async def _settle(
         self, passed: str, name: str, positions: Sequence[int] | None, *, further: int
     ) -> int:
-        chosen = None if positions is None else json.dumps(list(positions))
         return await self._change(
-            "lanes_again", passed, name=name, positions=chosen, further=further
+            "lanes_again", passed, name=name, positions=_chosen(positions), further=further
         )
 
     async def _change(self, *statements: str, **values: object) -> int:
@@ -210,3 +218,7 @@ class SQLiteRelays:
 
     def _named(self, **values: object) -> dict[str, object]:
         return {"namespace": self._namespace, **values}
+
+
+def _chosen(positions: Sequence[int] | None) -> str | None:
+    return None if positions is None else json.dumps(list(positions))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
 from tenure.cli.errors import Failed
 from tenure.cli.events.output import group_json
+from tenure.cli.numbers import POSITION
 from tenure.cli.output import Page, print_json, say
 from tenure.cli.store import Opened, Store, as_json, of_store
-from tenure.errors import InvalidTrigger
+from tenure.errors import InvalidTrigger, NotFound
 from tenure.model import UNREAD_COUNTED, EventGroup, RelayStatus
 from tenure.words import count, relative
-
-_END = datetime(9999, 1, 1, tzinfo=UTC)
-"""After all events."""
 
 
 @click.command()
@@ -67,7 +66,7 @@ def groups(store: Store, as_json: bool, topic: str | None, drop: str | None, yes
 @of_store
 @as_json
 @click.option("--group", required=True, help="The group that reads them again.")
-@click.option("--after", type=click.IntRange(0), metavar="POSITION", help="Go on after it.")
+@click.option("--after", type=POSITION, metavar="POSITION", help="Go on after it.")
 @click.option("--since", metavar="TIME", help="Go on with what was stored then or later, in UTC.")
 def replay(
     topic: str, store: Store, as_json: bool, group: str, after: int | None, since: str | None
@@ -84,20 +83,13 @@ def replay(
     if (after is None) is (since is None):
         raise click.UsageError("give --after POSITION or --since TIME.")
 
+    from tenure.events import replaying  # `tenure status` needs none of it
+
+    moment = None if since is None else _moment(since)
+
     async def act(backend: Opened) -> EventGroup:
-        moment = _END if since is None else _moment(since)
-        position = await backend.events.position_at(topic, moment)
-        if after is not None:
-            if after > position:
-                raise Failed(
-                    f"the last position in the log is {position}: if {group!r} went on after"
-                    f" {after}, it would not read the events in between. Nothing was changed."
-                )
-            position = after
-        if not await backend.events.seek(topic, group, position):
-            raise Failed(_unknown(store, topic, group))
-        found = await backend.events.groups(topic)
-        return next(each for each in found if each.name == group)
+        to: Any = {"after": after, "since": moment, "at": store.address}
+        return await replaying.replay(backend.events, topic, group, **to)
 
     moved = store.ask(act)
     if as_json:
@@ -115,11 +107,11 @@ def _drop(store: Store, topic: str | None, group: str, *, yes: bool, as_json: bo
     if topic is None:
         raise click.UsageError("--drop needs --topic.")
     if group not in {each.name for each in store.ask(lambda backend: backend.events.groups(topic))}:
-        raise Failed(_unknown(store, topic, group))
+        raise _unknown(store, topic, group)
     if not yes and not sure(f"Forget group {group!r} of {topic!r}, and up to where it has read?"):
         raise Failed("not confirmed; nothing was changed. --yes skips the question.")
     if not store.ask(lambda backend: backend.events.drop(topic, group)):
-        raise Failed(_unknown(store, topic, group))
+        raise _unknown(store, topic, group)
     if as_json:
         print_json({"dropped": group, "topic": topic})
     else:
@@ -133,9 +125,10 @@ def sure(question: str) -> bool:
         return False
 
 
-def _unknown(store: Store, topic: str, group: str) -> str:
-    listing = store.address.command("events", "groups")
-    return f"topic {topic!r} has no group {group!r}. `{listing}` shows those that exist."
+def _unknown(store: Store, topic: str, group: str) -> NotFound:
+    from tenure.events.replaying import no_group
+
+    return no_group(topic, group, store.address)
 
 
 def _moment(text: str) -> datetime:

@@ -10,7 +10,7 @@ import click
 
 from tenure.cli.errors import Failed
 from tenure.cli.events.output import event_json
-from tenure.cli.numbers import COUNT
+from tenure.cli.numbers import COUNT, POSITION
 from tenure.cli.output import Page, exactly, print_json, say, when
 from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_store
 from tenure.model import LoggedEvent
@@ -115,9 +115,7 @@ def show(event_id: str, store: Store, as_json: bool) -> None:
 @click.argument("topic")
 @of_store
 @as_json
-@click.option(
-    "--after", type=click.IntRange(0), metavar="POSITION", help="Begin after it.  [default: now]"
-)
+@click.option("--after", type=POSITION, metavar="POSITION", help="Begin after it.  [default: now]")
 def tail(topic: str, store: Store, as_json: bool, after: int | None) -> None:
     """Print the events of a topic as they come, until Ctrl+C. It belongs to no group.
 
@@ -127,10 +125,12 @@ def tail(topic: str, store: Store, as_json: bool, after: int | None) -> None:
       tenure events tail ledger --after 0 --json
     """
 
+    from tenure.events.replaying import newest  # `tenure status` needs none of it
+
     async def follow(backend: Opened) -> None:
         position, clock = after, SystemClock()
         if position is None:
-            position = await backend.events.position_at(topic, await backend.now())
+            position = await newest(backend.events, topic)
         while True:
             async with asyncio.timeout(ANSWER_WITHIN):
                 found = await backend.events.read(topic, position, PORTION)

@@ -64,6 +64,8 @@ def parked_json(parked: ParkedEvent) -> dict[str, Any]:
         "reason": parked.reason,
         "parked_at": iso(parked.parked_at),
         "holds": parked.holds,
+        "waiting": parked.waiting,
+        "waiting_is_more": parked.waiting_is_more,
         "replayed": parked.replayed,
         "event": parked.event and event_json(parked.event),
     }

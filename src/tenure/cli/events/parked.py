@@ -10,6 +10,7 @@ import click
 from tenure.cli.errors import Failed
 from tenure.cli.events.groups import sure
 from tenure.cli.events.output import parked_json
+from tenure.cli.numbers import ID
 from tenure.cli.output import Page, print_json, say
 from tenure.cli.store import Opened, Store, as_json, of_store
 from tenure.model import ParkedEvent
@@ -26,7 +27,7 @@ MOST = 10_000
 @click.option(
     "--position",
     "positions",
-    type=click.IntRange(1),
+    type=ID,
     multiple=True,
     help="Only the event at this position; may be given several times.",
 )
@@ -46,8 +47,8 @@ def parked(
 ) -> None:
     """Show the events that a relay could not deliver, and that wait for you.
 
-    An event that holds its key keeps all later ones of that key waiting. The others were passed
-    over: sent again, they come after later ones.
+    An event that holds its key keeps all later ones of that key waiting: so many are behind it. The
+    others were passed over: sent again, they come after later ones.
 
     \b
     Examples:
@@ -61,9 +62,8 @@ def parked(
         raise click.UsageError("--dry-run goes with --replay or --drop.")
 
     async def look(backend: Opened) -> tuple[datetime, list[ParkedEvent]]:
-        found = await backend.relays.parked(relay, MOST)
-        chosen = [each for each in found if not positions or each.position in positions]
-        return await backend.now(), chosen
+        found = await backend.relays.parked(relay, MOST, positions=positions or None)
+        return await backend.now(), found
 
     now, found = store.ask(look)
     missing = set(positions) - {each.position for each in found}
@@ -115,10 +115,19 @@ def _print(found: list[ParkedEvent], now: datetime, *, err: bool = False) -> Non
                 each.event.id if each.event else "deleted",
                 each.tries,
                 relative(each.parked_at, now),
-                "its key" if each.holds else "to be sent" if each.replayed else "nothing",
+                _holds(each),
                 each.reason,
             ]
             for each in found
         ),
         empty="Nothing is parked.",
     )
+
+
+def _holds(parked: ParkedEvent) -> str:
+    if not parked.holds:
+        return "to be sent" if parked.replayed else "nothing"
+    if parked.waiting is None:
+        return "its key"
+    more = "+" if parked.waiting_is_more else ""
+    return f"its key, {parked.waiting:,}{more} behind"

@@ -85,6 +85,7 @@ class ProjectScheduler(Scheduler):
     run_now = _in_djangos_words(Scheduler.run_now)
     enqueue = _in_djangos_words(Scheduler.enqueue)
     emit = _in_djangos_words(Scheduler.emit)
+    replay = _in_djangos_words(Scheduler.replay)
     runs = _in_djangos_words(Scheduler.runs)
 
     def start(self) -> None:

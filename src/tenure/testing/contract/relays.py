@@ -11,6 +11,7 @@ import pytest
 from tenure.backends.base import EVENTS
 from tenure.errors import Fenced
 from tenure.model import (
+    WAITING_LISTED,
     Acknowledgement,
     Fence,
     HeldLane,
@@ -200,6 +201,55 @@ class RelayContract:
         assert await done(harness, relay, told)
         assert await relays.drop(NAME, [log[0].position]) == 1
         assert await relays.parked() == []
+
+    async def test_parked_event_tells_how_many_wait_behind_it(self, harness: Harness) -> None:
+        await stored(harness, 7, keys=2)
+        fence = await harness.in_office()
+        await harness.events.append([event("mail", topic="mail"), event("other", topic="other")])
+        await harness.sequenced(fence)
+        log = await harness.backend.relays.read((), 0)
+        relay = await begun(harness, topics=["ledger", "mail"])
+        lanes = Lane("ledger", "key 0"), Lane("ledger"), Lane(), Lane("ledger", None, 1)
+        held = tuple(HeldLane(lane, log[2].position, 9, 0, "no", parked=True) for lane in lanes)
+        passed = Parked(log[0].position, 3, "never")
+        assert await done(harness, relay, Acknowledgement(log[4].position, held, parked=(passed,)))
+        found = await harness.backend.relays.parked()
+        assert sorted((each.holds, each.waiting) for each in found) == [
+            (False, 0),
+            (True, 0),  # it was alone
+            (True, 2),  # of its key: the fifth and the seventh
+            (True, 4),  # of its topic
+            (True, 5),  # of the topics of the relay
+        ]
+
+    async def test_what_waits_is_not_counted_for_a_long_list(self, harness: Harness) -> None:
+        log = await logged(harness, 3)
+        relay, last = await begun(harness), log[2].position
+        passed = tuple(Parked(-n, 3, "never") for n in range(1, WAITING_LISTED + 1))
+        held = HeldLane(Lane("ledger"), log[0].position, 9, 0.0, "no", parked=True)
+        assert await done(harness, relay, Acknowledgement(last, (held,), (), passed[1:]))
+        assert (await harness.backend.relays.parked())[-1].waiting == 2
+        assert await done(harness, relay, Acknowledgement(last, parked=passed))
+        found = await harness.backend.relays.parked(limit=WAITING_LISTED + 1)
+        assert (len(found), found[-1].waiting) == (WAITING_LISTED + 1, None)
+
+    async def test_parked_events_are_found_by_their_positions(self, harness: Harness) -> None:
+        log = await logged(harness, 4)
+        relay = await begun(harness)
+        held = HeldLane(Lane("ledger", log[3].key), log[3].position, 9, 0.0, "no", parked=True)
+        passed = tuple(Parked(each.position, 3, "never") for each in log[:3])
+        assert await done(harness, relay, Acknowledgement(log[3].position, (held,), (), passed))
+
+        async def at(*places: int, name: str | None = NAME, limit: int = 100) -> list[int]:
+            positions = [log[place].position for place in places]
+            found = await harness.backend.relays.parked(name, limit, positions=positions)
+            return [log.index(each.event) for each in found if each.event is not None]
+
+        assert await at(3, 1) == [1, 3]
+        assert await at(3, 1, name=None, limit=1) == [1]
+        assert await at(3, name="nobody") == []
+        assert await at() == []
+        assert await harness.backend.relays.parked(NAME, positions=[log[3].position + 1]) == []
 
     async def test_change_of_an_operator_wakes_the_relay(self, harness: Harness) -> None:
         await with_parked_lane(harness)

@@ -62,8 +62,10 @@ class Access:
         self._scheduler = scheduler
 
     @property
-    def payload_limit(self) -> int:
-        return self._scheduler.settings.payload_limit
+    def largest(self) -> int:
+        """How many bytes of arguments, or of an event's data, a request may bring."""
+        settings = self._scheduler.settings
+        return max(settings.payload_limit, settings.event_limit)
 
     async def ask(self, question: Callable[[Opened], Awaitable[T]]) -> T:
         runtime = self._scheduler._runtime

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from msgspec import Meta
 
+from tenure.events.replaying import replay
 from tenure.model import UNREAD_COUNTED, EventGroup, LoggedEvent
 from tenure.tasks.arguments import ID_MOST
 from tenure.web.api import cursors
 from tenure.web.api.access import Opened
-from tenure.web.api.problems import conflict, missing, unprocessable
+from tenure.web.api.problems import missing
 from tenure.web.api.table import Call, Operation, Reply
 from tenure.web.api.values import (
     Answer,
@@ -27,9 +28,6 @@ from tenure.web.api.values import (
     read_time,
     stored_json,
 )
-
-_END = datetime(9999, 1, 1, tzinfo=UTC)
-"""After all events."""
 
 
 class EventAnswer(Answer):
@@ -156,25 +154,13 @@ async def list_groups(opened: Opened, call: Call) -> Groups:
 
 async def replay_group(opened: Opened, call: Call) -> GroupAnswer:
     body: ReplayGroup = call.body
-    topic, name, events = call.path["topic"], call.path["group"], opened.stores.events
-    if body.after is not None and body.since is None:
-        position, last = body.after, await events.position_at(topic, _END)
-        if position > last:
-            raise conflict(
-                f"the last position in the log is {last}: if {name!r} went on after {position}, it"
-                " would not read the events in between. Nothing was changed."
-            )
-    elif body.since is not None and body.after is None:
-        moment = read_time("since", body.since)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        position = await events.position_at(topic, moment)
-    else:
-        raise unprocessable("give after, a position, or since, a time.")
-    if not await events.seek(topic, name, position):
-        raise missing(f"topic {topic!r} has no group {name!r}.")
-    found = await events.groups(topic)
-    return next(group_answer(group) for group in found if group.name == name)
+    since = None if body.since is None else read_time("since", body.since)
+    if since is not None and since.tzinfo is None:
+        since = since.replace(tzinfo=UTC)
+    moved = await replay(
+        opened.stores.events, call.path["topic"], call.path["group"], after=body.after, since=since
+    )
+    return group_answer(moved)
 
 
 async def drop_group(opened: Opened, call: Call) -> Reply:

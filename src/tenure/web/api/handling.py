@@ -43,7 +43,7 @@ from tenure.web.api.values import encoded
 from tenure.web.auditing import on_record, place, who
 
 BESIDE_ARGUMENTS = 64 * 1024
-"""How many bytes a body may have beside the greatest arguments that a task may have."""
+"""How many bytes a body may have beside the greatest arguments of a task, or data of an event."""
 BODY_WITHIN = 15.0
 """How many seconds a client has to send it."""
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
@@ -109,7 +109,7 @@ class _Path(_Route):
         self._access = access
         self._operations = {each.method: each for each in operations}
         self._repeats = Repeats()
-        self._most = access.payload_limit + BESIDE_ARGUMENTS
+        self._most = access.largest + BESIDE_ARGUMENTS
 
     async def respond(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method

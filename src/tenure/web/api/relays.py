@@ -48,7 +48,8 @@ class Relays(Answer):
 
 
 class ParkedAnswer(Answer):
-    """An event that could not be delivered. `holds`: later ones of its key wait for it."""
+    """An event that could not be delivered. `holds`: later ones of its key wait for it, so many as
+    `waiting` says (none: not counted); `waiting_is_more`: the count ended there."""
 
     relay: str
     position: int
@@ -58,6 +59,8 @@ class ParkedAnswer(Answer):
     reason: str
     parked_at: Moment
     holds: bool
+    waiting: int | None
+    waiting_is_more: bool
     replayed: bool
     event: EventAnswer | None
 
@@ -135,6 +138,8 @@ def _parked(parked: ParkedEvent) -> ParkedAnswer:
         reason=parked.reason,
         parked_at=iso(parked.parked_at),
         holds=parked.holds,
+        waiting=parked.waiting,
+        waiting_is_more=parked.waiting_is_more,
         replayed=parked.replayed,
         event=None if parked.event is None else event_answer(parked.event),
     )
@@ -196,7 +201,8 @@ async def _relay(opened: Opened, call: Call) -> str:
 
 
 async def _check_parked(opened: Opened, name: str, positions: Sequence[int]) -> None:
-    parked = {each.position for each in await opened.stores.relays.parked(name, MOST)}
+    found = await opened.stores.relays.parked(name, MOST, positions=positions)
+    parked = {each.position for each in found}
     if unknown := [each for each in positions if each not in parked]:
         raise conflict(f"no event is parked at position {unknown[0]}. Nothing was changed.")
 

@@ -114,20 +114,45 @@ FROM {schema}.relay r CROSS JOIN LATERAL (
 WHERE r.namespace = %(namespace)s ORDER BY r.name;
 
 -- name: parked
+-- What waits is counted for the first of the list, by the index that has the events of their lanes.
 SELECT k.*, e.id, e.type, e.subject, e.time, e.data, e.headers, e.key_number, e.traceparent, e.recorded_at,
-    e.number
+    e.number, CASE
+        WHEN NOT k.holds THEN 0
+        WHEN k.place > %(listed)s THEN NULL
+        WHEN k.single <> 0 THEN 0
+        WHEN k.topic IS NULL THEN (SELECT count(*) FROM (
+            SELECT 1 FROM {schema}.event w
+            WHERE w.namespace || '/' = k.namespace || '/' AND w.position > k.position AND w.position IS NOT NULL
+              AND (r.topics = '' OR strpos(' ' || r.topics || ' ', ' ' || w.topic || ' ') > 0)
+            LIMIT %(counted)s) b)
+        WHEN k.key IS NULL THEN (SELECT count(*) FROM (
+            SELECT 1 FROM {schema}.event w
+            WHERE w.namespace = k.namespace AND w.topic = k.topic AND w.position > k.position
+              AND w.position IS NOT NULL
+            LIMIT %(counted)s) b)
+        ELSE (SELECT count(*) FROM (
+            SELECT 1 FROM {schema}.event w
+            WHERE w.namespace = k.namespace AND w.topic = k.topic AND w.key = k.key AND w.key IS NOT NULL
+              AND w.position > k.position AND w.position IS NOT NULL
+            LIMIT %(counted)s) b)
+    END AS waiting
 FROM (
-    SELECT namespace, relay, position, topic, key, tries, reason, parked_at, false AS holds,
-        replay AS replayed
-    FROM {schema}.relay_parked
-    UNION ALL
-    SELECT namespace, relay, position, topic, key, tries, reason, held_at, true, false
-    FROM {schema}.relay_lane WHERE parked
+    SELECT *, row_number() OVER (ORDER BY relay, position) AS place FROM (
+        SELECT namespace, relay, position, topic, key, 0 AS single, tries, reason, parked_at, false AS holds,
+            replay AS replayed
+        FROM {schema}.relay_parked
+        UNION ALL
+        SELECT namespace, relay, position, topic, key, single, tries, reason, held_at, true, false
+        FROM {schema}.relay_lane WHERE parked
+    ) p
+    WHERE namespace = %(namespace)s AND (%(name)s::text IS NULL OR relay = %(name)s)
+      AND (%(positions)s::bigint[] IS NULL OR position = ANY (%(positions)s))
+    ORDER BY relay, position LIMIT %(limit)s
 ) k
+LEFT JOIN {schema}.relay r ON r.namespace = k.namespace AND r.name = k.relay
 LEFT JOIN {schema}.event e ON e.namespace || '/' = k.namespace || '/' AND e.position = k.position
     AND e.position IS NOT NULL
-WHERE k.namespace = %(namespace)s AND (%(name)s::text IS NULL OR k.relay = %(name)s)
-ORDER BY k.relay, k.position LIMIT %(limit)s;
+ORDER BY k.relay, k.position;
 
 -- name: replay
 SELECT {schema}.replay_parked(%(name)s, %(positions)s::bigint[], %(namespace)s) AS count;

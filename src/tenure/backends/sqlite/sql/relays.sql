@@ -95,18 +95,39 @@ SELECT r.*, (
 FROM tenure_relay r WHERE r.namespace = :namespace ORDER BY r.name;
 
 -- name: parked
+-- What waits is counted for the first of the list, by the index that has the events of their lanes.
 SELECT k.*, e.id, e.type, e.subject, e.time, e.data, e.headers, e.key_number, e.traceparent, e.recorded_at,
-    e.number
+    e.number, CASE
+        WHEN k.holds = 0 THEN 0
+        WHEN k.place > :listed THEN NULL
+        WHEN k.single <> 0 THEN 0
+        WHEN k.topic IS NULL THEN (SELECT count(*) FROM (
+            SELECT 1 FROM tenure_event w
+            WHERE w.namespace = k.namespace AND w.position > k.position
+              AND (r.topics = '' OR instr(' ' || r.topics || ' ', ' ' || w.topic || ' ') > 0) LIMIT :counted))
+        WHEN k.key IS NULL THEN (SELECT count(*) FROM (
+            SELECT 1 FROM tenure_event w
+            WHERE w.namespace = k.namespace AND w.topic = k.topic AND w.position > k.position LIMIT :counted))
+        ELSE (SELECT count(*) FROM (
+            SELECT 1 FROM tenure_event w
+            WHERE w.namespace = k.namespace AND w.topic = k.topic AND w.key = k.key AND w.key IS NOT NULL
+              AND w.position > k.position LIMIT :counted))
+    END AS waiting
 FROM (
-    SELECT namespace, relay, position, topic, key, tries, reason, parked_at, 0 AS holds, replay AS replayed
-    FROM tenure_relay_parked
-    UNION ALL
-    SELECT namespace, relay, position, topic, key, tries, reason, held_at, 1, 0
-    FROM tenure_relay_lane WHERE parked <> 0
+    SELECT *, row_number() OVER (ORDER BY relay, position) AS place FROM (
+        SELECT namespace, relay, position, topic, key, 0 AS single, tries, reason, parked_at, 0 AS holds,
+            replay AS replayed
+        FROM tenure_relay_parked
+        UNION ALL
+        SELECT namespace, relay, position, topic, key, single, tries, reason, held_at, 1, 0
+        FROM tenure_relay_lane WHERE parked <> 0)
+    WHERE namespace = :namespace AND (:name IS NULL OR relay = :name)
+      AND (:positions IS NULL OR position IN (SELECT value FROM json_each(:positions)))
+    ORDER BY relay, position LIMIT :limit
 ) k
+LEFT JOIN tenure_relay r ON r.namespace = k.namespace AND r.name = k.relay
 LEFT JOIN tenure_event e ON e.namespace = k.namespace AND e.position = k.position
-WHERE k.namespace = :namespace AND (:name IS NULL OR k.relay = :name)
-ORDER BY k.relay, k.position LIMIT :limit;
+ORDER BY k.relay, k.position;
 
 -- name: lanes_again
 UPDATE tenure_relay_lane SET tries = 0, due = :now, reason = '', parked = 0, held_at = :now,
