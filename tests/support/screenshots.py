@@ -142,12 +142,12 @@ def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     app = dashboard(scheduler, allow_changes=True)
     with beside(app, listener, scheduler), chromium() as browser:
-        for name, path, scheme in (
-            ("cluster", "", "light"),
-            ("schedule", "schedule?name=price-feed", "dark"),
+        for name, path, scheme, height in (
+            ("cluster", "", "light", 1250),
+            ("schedule", "schedule?name=price-feed", "dark", 760),
         ):
             with browser.new_context(
-                viewport={"width": 1180, "height": 760},
+                viewport={"width": 1180, "height": height},
                 color_scheme="dark" if scheme == "dark" else "light",
             ) as context:
                 page = context.new_page()

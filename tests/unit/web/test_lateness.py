@@ -35,6 +35,9 @@ def test_buckets_become_columns_of_cells() -> None:
         "14:00 to 14:10 UTC: 110 runs ended; 95 % began within 10ms, the latest more than 10m late"
     )
     assert (made.ended, made.untimed, made.per_minute) == (110, 5, 11.0)
+    assert made.punctuality == (
+        "Half of them began within 10ms, 95 % within 10ms, the latest more than 10m late."
+    )
     assert made.begin == -7.0  # the first column began before the 24 hours did
     drawn = f"M{column.x} {{}}h{COLUMN - 1}v-{CELL - 1}h-{COLUMN - 1}z"
     assert made.shades[SHADES - 1] == drawn.format(CELL * CLASSES)
@@ -97,7 +100,7 @@ def test_page_says_what_is_counted_and_as_of_when(clock: Shifted) -> None:
         asyncio.run(Reader(scheduler).ask(count))
         counted = client.get("/").text
         assert re.search(r"1 run ended in the last 24 hours, as of <time ", counted)
-        assert "Half of them began " in counted
+        assert "All of them began " in counted
         assert counted.count('class="hit"') == 1
         clock.later = timedelta(hours=25)
         assert "No run has ended in the last 24 hours, as of the last" in client.get("/").text

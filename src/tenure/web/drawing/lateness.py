@@ -137,6 +137,8 @@ def _punctuality(of_classes: Sequence[int]) -> str:
     if not any(of_classes):
         return ""
     half, most, latest = (_began(of_classes, share) for share in (0.5, 0.95, 1.0))
+    if half == latest:
+        return f"All of them began {latest}."
     return f"Half of them began {half}, 95 % {most}, the latest {latest}."
 
 
