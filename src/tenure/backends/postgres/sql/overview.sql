@@ -138,10 +138,12 @@ WHERE r.id IN (
 ORDER BY r.id DESC LIMIT %(limit)s;
 
 -- name: occurrences
--- The key of a planned one is its nominal time, so the last ones are at the end of the primary key.
+-- The key of a planned one is its nominal time, so the last ones are at the end of the primary key. Why the
+-- limit is a question: see `recent` in schedules.sql.
 SELECT o.*, s.name AS schedule FROM (
     (SELECT * FROM {schema}.occurrence
-     WHERE schedule_uid = %(uid)s AND kind = 'planned' ORDER BY key DESC LIMIT %(limit)s)
+     WHERE schedule_uid = %(uid)s AND kind = 'planned' ORDER BY key DESC
+     LIMIT (SELECT %(limit)s::bigint))
     UNION ALL
     (SELECT * FROM {schema}.occurrence
      WHERE schedule_uid = %(uid)s AND kind IN ('manual', 'backfill') ORDER BY nominal DESC LIMIT %(limit)s)
