@@ -94,7 +94,7 @@ _DIALECTS = {
         "t": "tenure.",
         "own": "namespace,",
         "default": "'default',",
-        "key": "to_char(nominal AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US')",
+        "key": "(extract(epoch FROM nominal) * 1000000)::bigint::text",
         "series": "(SELECT i FROM generate_series(0, {runs} - 1) AS i) AS c",
         "position": "position,",
         "n": "n + 1,",

@@ -142,10 +142,12 @@ ORDER BY r.id DESC LIMIT %(limit)s;
 -- limit is a question: see `recent` in schedules.sql.
 SELECT o.*, s.name AS schedule FROM (
     (SELECT * FROM {schema}.occurrence
-     WHERE schedule_uid = %(uid)s AND kind = 'planned' ORDER BY key DESC
-     LIMIT (SELECT %(limit)s::bigint))
+     WHERE schedule_uid = %(uid)s AND kind = 'planned' AND key <= {key_of_until}
+     ORDER BY key DESC LIMIT (SELECT %(limit)s::bigint))
     UNION ALL
     (SELECT * FROM {schema}.occurrence
-     WHERE schedule_uid = %(uid)s AND kind IN ('manual', 'backfill') ORDER BY nominal DESC LIMIT %(limit)s)
+     WHERE schedule_uid = %(uid)s AND kind IN ('manual', 'backfill')
+       AND nominal <= coalesce(%(until)s::timestamptz, 'infinity')
+     ORDER BY nominal DESC LIMIT %(limit)s)
 ) o JOIN {schema}.schedule s ON s.uid = o.schedule_uid AND s.namespace = %(namespace)s
 ORDER BY o.nominal DESC;
