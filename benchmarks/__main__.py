@@ -29,6 +29,7 @@ from benchmarks import (
     memory,
     observe,
     outage,
+    pages,
     paths,
     processors,
     report,
@@ -65,6 +66,7 @@ BENCHMARKS: dict[str, Run] = {
     "observe": observe.run,
     "memory": memory.run,
     "steady": steady.run,
+    "pages": pages.run,
     "paths": paths.run,
     "startup": startup.run,
 }

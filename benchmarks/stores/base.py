@@ -112,6 +112,15 @@ class Store:
         many for each of these triggers with its next time. The original is gone afterwards."""
         raise NotImplementedError
 
+    def execute(self, url: str, statements: str) -> None:
+        """Statements in this store's own words, in one transaction."""
+        raise NotImplementedError
+
+    def ago(self, seconds: str, whole: int = 0) -> str:
+        """The words for the time so many seconds ago, as its tables have it; with `whole`, at the
+        begin of such a stretch of seconds."""
+        raise NotImplementedError
+
     def tidy(self, url: str) -> None:
         """What the store does by itself some time after a lot was written."""
 

@@ -126,6 +126,14 @@ class Postgres(Store):
             )
             connection.execute("DELETE FROM tenure.schedule WHERE name NOT LIKE 'copy-%'")
 
+    def execute(self, url: str, statements: str) -> None:
+        with psycopg.connect(url) as connection:
+            connection.execute(statements.encode())
+
+    def ago(self, seconds: str, whole: int = 0) -> str:
+        moment = f"now() - ({seconds}) * interval '1 second'"
+        return f"date_bin('{whole} s', {moment}, '2000-01-01Z')" if whole else moment
+
     def tidy(self, url: str) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")

@@ -107,6 +107,14 @@ class SQLite(Store):
             connection.execute("DELETE FROM tenure_schedule WHERE name NOT LIKE 'copy-%'")
             connection.execute("COMMIT")
 
+    def execute(self, url: str, statements: str) -> None:
+        with closing(_connect(url)) as connection:
+            connection.executescript(f"BEGIN IMMEDIATE; {statements}; COMMIT")
+
+    def ago(self, seconds: str, whole: int = 0) -> str:
+        moment = f"CAST({int(time.time() * 1_000_000)} - ({seconds}) * 1000000 AS INTEGER)"
+        return f"{moment} / {whole}000000 * {whole}000000" if whole else moment
+
     def tidy(self, url: str) -> None:
         with closing(_connect(url)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 from itertools import count
@@ -265,3 +266,34 @@ def test_task_that_no_live_node_declares(tmp_path: Path) -> None:
         # What was added is effective: the leader was woken, and did not have to be restarted.
         shell.add("often", "--every", "1s", "--task", "sweep")
         until(lambda: shell.show("often")["occurrences"], "its first occurrence")
+
+
+def test_changes_are_on_record_and_say_who(shell: Shell) -> None:
+    shell.add("digest", "--every", "1h", "--task", "pack", "--kwargs", '{"secret": 1}')
+    shell("schedules", "pause", "digest", "--reason", "stocktaking")
+    shell("schedules", "resume", "digest", "--expected-version", 99)
+    shell("schedules", "backfill", "digest", "--from", "2026-01-01", "--to", "2026-01-01T01:00")
+    shell("schedules", "run-now", "digest", "--key", "k")
+    shell("schedules", "list")
+    shell.add("other", "--every", "1h", "--task", "pack")
+    (run,) = (each["id"] for each in shell("runs", "list", "--json").json[:1])
+    shell("runs", "cancel", run)
+
+    found = shell("audit", "--json").json[::-1]
+    told = [(line["action"], line["subject"], line["detail"]) for line in found]
+    assert told[:3] == [
+        ("create schedule", "digest", ""),
+        ("pause schedule", "digest", "stocktaking"),
+        ("resume schedule", "digest", "expected_version"),
+    ]
+    assert [line[0] for line in told[3:]] == [
+        *("backfill", "run now", "create schedule", "cancel run")
+    ]
+    assert told[-1][1] == str(run)
+    assert {(line["actor"], line["via"]) for line in found} == {(getpass.getuser(), "cli")}
+    assert [line["outcome"] for line in found if line["outcome"] != "done"] == [found[2]["outcome"]]
+    assert found[2]["outcome"].startswith("refused: ")
+    about = shell("audit", "--of", "digest", "--json").json
+    assert {line["subject"] for line in about} == {"digest"}
+    assert len(about) == 5
+    assert "secret" not in json.dumps(found)

@@ -24,7 +24,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
 NODES = ("web-1", "web-2", "web-3")
 TERMS = (("web-2", 0.0, 7.4, "released"), ("web-1", 7.4, 15.1, ""), ("web-3", 15.35, 24.0, ""))
 """Who led from which to which hour, and why it ended: nothing, if the node just died."""
-MINUTES = 240
+MINUTES = 24 * 60
+GAP = range(906, 921)
+"""The minutes in which nobody led."""
 SCHEDULES: dict[str, Trigger] = {
     "sync-stock": every(minutes=3),
     "send-mails": every(minutes=1),
@@ -74,7 +76,7 @@ async def led(backend: Backend, day: Day) -> Grant:
 
 
 async def worked(scheduler: AsyncScheduler, backend: Backend, day: Day, grant: Grant) -> None:
-    """The last hours: what fired, how late, how long it took, and what failed."""
+    """What fired, how late, how long it took, and what failed."""
     fence = Fence(LEADER, grant.term, grant.holder)
     chance = random.Random(7)
     await backend.office.take(fence)
@@ -82,19 +84,22 @@ async def worked(scheduler: AsyncScheduler, backend: Backend, day: Day, grant: G
     for name, trigger in SCHEDULES.items():
         await scheduler.add(name, trigger, task="task")
     for minute in range(MINUTES + 1):
-        day.at = day.end - timedelta(minutes=MINUTES - minute, seconds=25)
+        if minute in GAP:
+            continue
+        day.at = moment = day.end - timedelta(minutes=MINUTES - minute, seconds=25)
+        after_gap = minute - 1 in GAP
         batch = await backend.schedules.due(1_000)
         for due in batch.schedules:
             assert due.next_nominal is not None
             schedule = await scheduler.get(due.name)
-            following = schedule.trigger.next(due.next_nominal)
+            following = schedule.trigger.next(moment if after_gap else due.next_nominal)
             planned = (Planned(due.next_nominal, due.next_due),)
-            day.at = due.next_due
+            day.at = moment if after_gap else due.next_due
             firing = Firing(
                 due.uid, due.version, due.next_nominal, planned, None, following, following
             )
             await backend.schedules.fire(fence, [firing])
-            late = chance.lognormvariate(-5.2, 0.9) * (20 if 150 < minute < 156 else 1)
+            late = chance.lognormvariate(-5.2, 0.9) * (20 if 1350 < minute < 1365 else 1)
             day.at += timedelta(seconds=late)
             node = holder(chance.choice(NODES)).id
             for run in (await backend.runs.claim(node, ["task"], 1)).runs:
@@ -104,6 +109,7 @@ async def worked(scheduler: AsyncScheduler, backend: Backend, day: Day, grant: G
                 state = RunState.FAILED if bad else RunState.SUCCEEDED
                 result = Result(run.id, run.claim, node, state, ERROR if bad else None, failed=bad)
                 await backend.runs.claim(node, [], 0, [result])
+    await backend.summaries.advance(fence, limit=10_000, lag=0.0)
     live = [grant]
     for number, host in enumerate(NODES):
         day.at = day.end - timedelta(hours=30 - number * 7)
@@ -136,12 +142,12 @@ def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     app = dashboard(scheduler, allow_changes=True)
     with beside(app, listener, scheduler), chromium() as browser:
-        for name, path, scheme in (
-            ("cluster", "", "light"),
-            ("schedule", "schedule?name=price-feed", "dark"),
+        for name, path, scheme, height in (
+            ("cluster", "", "light", 1250),
+            ("schedule", "schedule?name=price-feed", "dark", 760),
         ):
             with browser.new_context(
-                viewport={"width": 1180, "height": 760},
+                viewport={"width": 1180, "height": height},
                 color_scheme="dark" if scheme == "dark" else "light",
             ) as context:
                 page = context.new_page()

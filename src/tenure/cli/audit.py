@@ -9,26 +9,31 @@ import click
 from tenure.cli.numbers import COUNT
 from tenure.cli.output import Page, print_json, when
 from tenure.cli.store import Opened, Store, as_json, of_store
-from tenure.model import AuditLine
+from tenure.model import AuditLine, subject_of
 
 
 @click.command()
 @of_store
 @as_json
 @click.option("--limit", default=50, show_default=True, type=COUNT, help="How many.")
-def audit(store: Store, as_json: bool, limit: int) -> None:
-    """List the changes that were asked for in the dashboard and by the HTTP API, newest first.
+@click.option("--of", "subject", help="Only about this schedule, lease or run.")
+def audit(store: Store, as_json: bool, limit: int, subject: str | None) -> None:
+    """List the changes that people and programs have asked for, newest first.
+
+    They are those of the dashboard, the HTTP API and the command line.
 
     An outcome of "unknown" means that the change is under way, or that its process died.
 
     \b
     Examples:
       tenure audit
+      tenure audit --of nightly-import
       tenure audit --limit 500 --json
     """
 
     async def look(backend: Opened) -> tuple[datetime, list[AuditLine]]:
-        return await backend.now(), await backend.audit.find(limit=limit)
+        about = None if subject is None else subject_of(subject)
+        return await backend.now(), await backend.audit.find(limit=limit, subject=about)
 
     now, found = store.ask(look)
     if as_json:
@@ -49,7 +54,7 @@ def audit(store: Store, as_json: bool, limit: int) -> None:
             ]
             for line in found
         ),
-        empty="Nobody has changed anything.",
+        empty="Nobody has changed anything." if subject is None else "Nobody has changed it.",
     )
 
 

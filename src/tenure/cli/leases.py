@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from datetime import datetime
 
 import click
@@ -20,6 +18,7 @@ from tenure.cli.lease_output import (
 )
 from tenure.cli.numbers import COUNT
 from tenure.cli.output import Page, exactly, print_json, say, when
+from tenure.cli.recording import operator
 from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_leases
 from tenure.model import LeaseRecord, RunRecord, Tenure
 from tenure.node.names import LEADER, PRESENCE, RELAY
@@ -208,7 +207,7 @@ def evict(name: str, store: Store, yes: bool, reason: str | None) -> None:
         current = await backend.leases.read(name)
         if current is None or (current.holder, current.term) != (record.holder, record.term):
             return None  # what was shown and agreed to is no longer there
-        who = f"evicted by {_operator()}"
+        who = f"evicted by {operator()}"
         why = f"{who}: {reason}" if reason else who
         seen = None if current.unreadable else current.term
         return await backend.leases.evict(name, why, seen)
@@ -250,7 +249,7 @@ def clear(lock: str, store: Store, yes: bool, reason: str | None, wait: float) -
         say(f"{lock!r} is the lock key of {what}, since {since}.", err=True)
         say("Its code cannot be stopped from outside, and may go on for a while.", err=True)
         _confirm("Clear it?")
-    who = f"its lock was cleared by {_operator()}"
+    who = f"its lock was cleared by {operator()}"
     why = f"{who}: {reason}" if reason else who
 
     async def act(backend: Opened) -> RunRecord:
@@ -300,10 +299,6 @@ def _confirm(question: str) -> None:
         sure = False
     if not sure:
         raise Failed("not confirmed; nothing was changed. --yes skips the question.")
-
-
-def _operator() -> str:
-    return f"{getpass.getuser()} on {socket.gethostname()}"
 
 
 def _consequence(record: LeaseRecord) -> str:

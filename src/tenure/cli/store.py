@@ -45,6 +45,7 @@ from tenure.backends.registry import (
 )
 from tenure.backends.urls import scheme_of
 from tenure.cli.output import say
+from tenure.cli.recording import recorded
 from tenure.errors import ConfigError, StoreError, StoreUnavailable, TenureError
 from tenure.node.names import LEADER
 from tenure.process.clock import SystemClock
@@ -78,7 +79,7 @@ class Opened:
 
     @property
     def leases(self) -> LeaseStore:
-        return self._for_leases.leases
+        return recorded("leases", self._for_leases.leases, self._store)
 
     @property
     def wakeups(self) -> Wakeups:
@@ -89,11 +90,12 @@ class Opened:
         from tenure.schedules.editor import Editor
 
         # Without --app there are no tasks: the command line changes what is stored, by its names.
-        return Editor(self._whole, drafts or Drafts(), self.address)
+        editor = Editor(self._whole, drafts or Drafts(), self.address)
+        return recorded("editor", editor, self._store)
 
     @property
     def schedules(self) -> ScheduleStore:
-        return self._whole.schedules
+        return recorded("schedules", self._whole.schedules, self._store)
 
     @property
     def editions(self) -> EditionStore:
@@ -101,15 +103,15 @@ class Opened:
 
     @property
     def runs(self) -> RunStore:
-        return self._whole.runs
+        return recorded("runs", self._whole.runs, self._store)
 
     @property
     def events(self) -> EventStore:
-        return self._whole.events
+        return recorded("events", self._whole.events, self._store)
 
     @property
     def relays(self) -> RelayStore:
-        return self._whole.relays
+        return recorded("relays", self._whole.relays, self._store)
 
     @property
     def audit(self) -> AuditStore:

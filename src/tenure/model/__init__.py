@@ -4,7 +4,7 @@ The bottom: everything may import it.
 """
 
 from tenure.model.attempts import FIRST_ATTEMPTS, LAST_ATTEMPTS, Attempt, Report
-from tenure.model.audit import DONE, AuditLine, NewAction, audited
+from tenure.model.audit import DONE, AuditLine, NewAction, audited, subject_of
 from tenure.model.choices import (
     TARGETS,
     AttemptOutcome,
@@ -193,4 +193,5 @@ __all__ = [
     "lateness_class",
     "logged_event",
     "occurrence_event",
+    "subject_of",
 ]

@@ -21,7 +21,7 @@ class NewAction:
     place: str
     """An address, or a host."""
     via: str
-    """What they used: "dashboard" or "api"."""
+    """What they used: "dashboard", "api" or "cli"."""
     action: str
     subject: str = ""
     """What it is about: the name of a schedule or lease, the number of a run."""
@@ -49,6 +49,11 @@ class AuditLine:
     outcome: str | None
     """`DONE`, or why not. None: it is under way, or its process died, and what came of it is
     unknown."""
+
+
+def subject_of(name: str) -> str:
+    """As the lines about it have it."""
+    return audited(name, LONGEST_WORD)
 
 
 def audited(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -1,26 +1,10 @@
-"""A change with its line in the audit: written before, completed after."""
+"""Who asks for a change, and from where, for its line in the audit."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
-
 from starlette.requests import Request
 
-from tenure.backends.base import AuditStore
-from tenure.errors import StoreError, TenureError
-from tenure.model import DONE, NewAction, audited
-
-_logger = logging.getLogger("tenure.web.audit")
 _OPEN = "unknown"
-
-
-class Ask(Protocol):
-    """Asks the audit of the store something, on Tenure's own thread."""
-
-    async def __call__(self, question: Callable[[AuditStore], Awaitable[Any]], /) -> Any: ...
 
 
 def who(request: Request) -> str:
@@ -33,26 +17,3 @@ def place(request: Request) -> str:
     """From where they ask."""
     state = request.scope.get("state", {})
     return str(state.get("place") or (request.client.host if request.client else _OPEN))
-
-
-@asynccontextmanager
-async def on_record(ask: Ask, action: NewAction, *refusals: type[Exception]) -> AsyncIterator[None]:
-    """Without a line there is no change: if it cannot be written, the store's error is raised.
-    Errors of these types, and our own, are told in the line; of others only that they occurred."""
-    line: int = await ask(lambda audit: audit.begin(action))
-
-    async def end(outcome: str) -> None:
-        try:
-            await ask(lambda audit: audit.end(line, audited(outcome)))
-        except StoreError as error:  # the change itself stands
-            _logger.warning("audit.incomplete line=%d error=%s", line, audited(str(error)))
-
-    try:
-        yield
-    except StoreError:
-        raise  # whether it was made is unknown
-    except Exception as error:
-        told = isinstance(error, (TenureError, *refusals))
-        await end(f"refused: {error}" if told else f"failed: {type(error).__name__}")
-        raise
-    await end(DONE)

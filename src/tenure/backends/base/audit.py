@@ -24,8 +24,11 @@ class AuditStore(Protocol):
         """Complete a line. One that has an outcome keeps it."""
         ...
 
-    async def find(self, *, limit: int = 50, below: int | None = None) -> list[AuditLine]:
-        """The newest lines first, at most `limit`; with `below`, those with a lower number."""
+    async def find(
+        self, *, limit: int = 50, below: int | None = None, subject: str | None = None
+    ) -> list[AuditLine]:
+        """The newest lines first, at most `limit`; with `below`, those with a lower number; with
+        `subject`, those about that."""
         ...
 
     async def prune(self, fence: Fence, older_than: float, limit: int) -> int:

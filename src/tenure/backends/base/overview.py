@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from tenure.model import Facets, Occurrence, RunRecord, Schedule, Sought
@@ -47,7 +48,10 @@ class OverviewStore(Protocol):
         are more than `limit`, some of them."""
         ...
 
-    async def occurrences(self, uid: int, limit: int = 50) -> list[Occurrence]:
+    async def occurrences(
+        self, uid: int, limit: int = 50, *, until: datetime | None = None
+    ) -> list[Occurrence]:
         """What became of a schedule's last `limit` planned occurrences, and of as many that were
-        asked for; by nominal time, the newest first."""
+        asked for; with `until`, of the last ones up to that nominal time. By nominal time, the
+        newest first."""
         ...

@@ -30,9 +30,12 @@ class MemoryAudit:
         if found is not None and found.outcome is None:
             self._tables.audit[line] = replace(found, outcome=outcome)
 
-    async def find(self, *, limit: int = 50, below: int | None = None) -> list[AuditLine]:
+    async def find(
+        self, *, limit: int = 50, below: int | None = None, subject: str | None = None
+    ) -> list[AuditLine]:
         newest = reversed(self._tables.audit.values())
-        return [line for line in newest if below is None or line.id < below][:limit]
+        found = [line for line in newest if below is None or line.id < below]
+        return [line for line in found if subject in (None, line.subject)][:limit]
 
     async def prune(self, fence: Fence, older_than: float, limit: int) -> int:
         self._office.check(fence)

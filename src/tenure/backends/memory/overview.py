@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tenure.backends.base.overview import LAST_OF_ERROR
 from tenure.backends.memory.tables import MemoryTables
@@ -86,9 +86,15 @@ class MemoryOverview:
         found = [run for run in reversed(self._tables.runs.values()) if run.state == state]
         return [self._brief(run) for run in found[:limit]]
 
-    async def occurrences(self, uid: int, limit: int = 50) -> list[Occurrence]:
+    async def occurrences(
+        self, uid: int, limit: int = 50, *, until: datetime | None = None
+    ) -> list[Occurrence]:
         named = map(self._tables.with_name, self._tables.occurrences.values())
-        found = sorted((o for o in named if o.uid == uid), key=lambda o: o.nominal, reverse=True)
+        found = sorted(
+            (o for o in named if o.uid == uid and (until is None or o.nominal <= until)),
+            key=lambda o: o.nominal,
+            reverse=True,
+        )
         planned = [o for o in found if o.kind is Kind.PLANNED][:limit]
         asked_for = [o for o in found if o.kind is not Kind.PLANNED][:limit]
         return sorted(planned + asked_for, key=lambda o: o.nominal, reverse=True)

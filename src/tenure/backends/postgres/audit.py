@@ -27,8 +27,11 @@ class PostgresAudit:
     async def end(self, line: int, outcome: str) -> None:
         await self._one("end", line=line, outcome=outcome)
 
-    async def find(self, *, limit: int = 50, below: int | None = None) -> list[AuditLine]:
-        rows = await self._one("find", limit=limit, below=below)
+    async def find(
+        self, *, limit: int = 50, below: int | None = None, subject: str | None = None
+    ) -> list[AuditLine]:
+        name = "find" if subject is None else "find_about"
+        rows = await self._one(name, limit=limit, below=below, subject=subject)
         return [audit_rows.line(row, as_it_is) for row in rows]
 
     async def prune(self, fence: Fence, older_than: float, limit: int) -> int:

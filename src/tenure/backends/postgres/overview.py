@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -69,8 +70,11 @@ class PostgresOverview:
         name = {"waiting": "waiting", "claimed": "claimed"}[state]
         return await self._runs(name, limit=limit)
 
-    async def occurrences(self, uid: int, limit: int = 50) -> list[Occurrence]:
-        return [_occurrence(row) for row in await self._all("occurrences", uid=uid, limit=limit)]
+    async def occurrences(
+        self, uid: int, limit: int = 50, *, until: datetime | None = None
+    ) -> list[Occurrence]:
+        rows = await self._all("occurrences", uid=uid, limit=limit, until=until)
+        return [_occurrence(row) for row in rows]
 
     async def _runs(self, name: str, **values: Any) -> list[RunRecord]:
         rows = await self._all(name, last=LAST_OF_ERROR, **values)

@@ -51,6 +51,11 @@ _OWN = {"locked": " SKIP LOCKED", "finished": "now()"}
 """How results are recorded: in a user's transaction, or in our own."""
 _PLAIN = {str, int, float, bool}
 _KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
+_KEY_OF_UNTIL = (
+    "CASE WHEN %(until)s::timestamptz < '2001-09-10Z' THEN ''"
+    " WHEN %(until)s::timestamptz < '2286-11-20Z' THEN {key} ELSE ':' END"
+)
+"""Keys are compared as texts: between these times they have the same length."""
 
 
 class Transactions(Protocol):
@@ -124,6 +129,7 @@ def _words(texts: Mapping[str, str], schema: str, chosen: Mapping[str, str]) -> 
         "key_of_planned": _KEY.format(column="p.nominal"),
         "key_of_nominal": _KEY.format(column="l.nominal"),
         "key_of_missed": _KEY.format(column="l.missed_first"),
+        "key_of_until": _KEY_OF_UNTIL.format(key=_KEY.format(column="%(until)s::timestamptz")),
         "moment": "greatest(statement_timestamp(), %(at)s::timestamptz)",
     }
     blank = dict.fromkeys(("greatest_of_all", "turns", "after"), "")

@@ -39,9 +39,12 @@ class SQLiteAudit:
         values = self._named(line=line, outcome=outcome)
         await self._connection.write(lambda c: c.execute(_sql["end"], values).rowcount)
 
-    async def find(self, *, limit: int = 50, below: int | None = None) -> list[AuditLine]:
-        values = self._named(limit=limit, below=below)
-        rows = await self._connection.read(lambda c: c.execute(_sql["find"], values).fetchall())
+    async def find(
+        self, *, limit: int = 50, below: int | None = None, subject: str | None = None
+    ) -> list[AuditLine]:
+        values = self._named(limit=limit, below=below, subject=subject)
+        sql = _sql["find" if subject is None else "find_about"]
+        rows = await self._connection.read(lambda c: c.execute(sql, values).fetchall())
         return [audit_rows.line(row, from_micros) for row in rows]
 
     async def prune(self, fence: Fence, older_than: float, limit: int) -> int:

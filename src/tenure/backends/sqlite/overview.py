@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -76,8 +77,12 @@ class SQLiteOverview:
         name = {"waiting": "waiting", "claimed": "claimed"}[state]
         return await self._runs(name, limit=limit)
 
-    async def occurrences(self, uid: int, limit: int = 50) -> list[Occurrence]:
-        return [_occurrence(row) for row in await self._all("occurrences", uid=uid, limit=limit)]
+    async def occurrences(
+        self, uid: int, limit: int = 50, *, until: datetime | None = None
+    ) -> list[Occurrence]:
+        last = None if until is None else to_micros(until)
+        rows = await self._all("occurrences", uid=uid, limit=limit, until=last)
+        return [_occurrence(row) for row in rows]
 
     async def _runs(self, name: str, **values: Any) -> list[RunRecord]:
         rows = await self._all(name, last=LAST_OF_ERROR, **values)

@@ -38,6 +38,18 @@ class AuditContract:
         rest = await audit.find(below=first[-1].id)
         assert [line.id for line in (*first, *rest)] == lines[::-1]
 
+    async def test_lines_about_one_thing_are_found(self, harness: Harness) -> None:
+        audit = harness.backend.audit
+        about = [
+            await audit.begin(NewAction("ann", "here", "cli", "pause", subject))
+            for subject in ("digest", "report", "digest", "digest")
+        ]
+        newest = await audit.find(subject="digest", limit=2)
+        assert [line.id for line in newest] == [about[3], about[2]]
+        rest = await audit.find(subject="digest", below=newest[-1].id)
+        assert [line.id for line in rest] == [about[0]]
+        assert await audit.find(subject="dig") == []
+
     async def test_old_lines_are_pruned_by_the_term_in_office(self, harness: Harness) -> None:
         audit, fence = harness.backend.audit, await harness.in_office()
         for n in range(3):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from tenure.backends.base import LAST_OF_ERROR
 from tenure.model import FACET_VALUES, Facets, Kind, Overlap, Result, RunState, Sought
 from tenure.testing.contract.harness import Harness, replacing
+from tenure.testing.contract.history import SECOND, fire, planned
 
 
 class OverviewContract:
@@ -121,3 +122,22 @@ class OverviewContract:
         assert run.id in {o.run_id for o in found}
         assert await harness.backend.overview.occurrences(schedule.uid, limit=2) == found[:2]
         assert await harness.backend.overview.occurrences(12_345) == []
+        until = await harness.backend.overview.occurrences(schedule.uid, until=nominals[1])
+        assert [o.nominal for o in until] == nominals[1::-1]
+
+    async def test_last_planned_occurrences_until_a_time(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        schedule, first = await planned(harness)
+        for second in range(3):
+            await fire(harness, fence, schedule, first + second * SECOND)
+        overview = harness.backend.overview
+
+        async def until(moment: datetime, limit: int = 50) -> list[datetime]:
+            found = await overview.occurrences(schedule.uid, limit, until=moment)
+            return [o.nominal for o in found]
+
+        assert await until(first + SECOND) == [first + SECOND, first]
+        assert await until(first + 1.5 * SECOND, limit=1) == [first + SECOND]
+        assert await until(first - SECOND) == []
+        assert len(await until(datetime(9999, 1, 1, tzinfo=UTC))) == 3
+        assert await until(datetime(1990, 1, 1, tzinfo=UTC)) == []

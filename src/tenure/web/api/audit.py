@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tenure.model import AuditLine
+from tenure.model import AuditLine, subject_of
 from tenure.web.api import cursors
 from tenure.web.api.access import Opened
 from tenure.web.api.table import Call, Operation
-from tenure.web.api.values import Answer, Asked, Cursor, Limit, Moment, iso
+from tenure.web.api.values import Answer, Asked, Cursor, Limit, Moment, Wanted, iso
 
 
 class AuditAnswer(Answer):
@@ -18,7 +18,7 @@ class AuditAnswer(Answer):
     place: str
     """The address or host they asked from."""
     via: str
-    """What they used: dashboard or api."""
+    """What they used: dashboard, api or cli."""
     action: str
     subject: str
     detail: str
@@ -34,10 +34,12 @@ class AuditPage(Answer):
 
 
 class ListAudit(Asked):
-    """How many."""
+    """How many, and about what."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
+    subject: Wanted | None = None
+    """The name of a schedule or lease, or the number of a run."""
 
 
 def answer(line: AuditLine) -> AuditAnswer:
@@ -57,7 +59,9 @@ def answer(line: AuditLine) -> AuditAnswer:
 async def list_audit(opened: Opened, call: Call) -> AuditPage:
     asked: ListAudit = call.query
     below = cursors.number("audit", asked.cursor)
-    found = await opened.backend.audit.find(limit=asked.limit + 1, below=below)
+    subject = None if asked.subject is None else subject_of(asked.subject)
+    audit = opened.backend.audit
+    found = await audit.find(limit=asked.limit + 1, below=below, subject=subject)
     shown = found[: asked.limit]
     following = cursors.encode("audit", shown[-1].id) if len(found) > asked.limit else None
     return AuditPage(items=[answer(line) for line in shown], next=following)

@@ -22,6 +22,7 @@ from tenure.errors import ConfigError
 from tenure.model import NewAction
 from tenure.printable import field, one_line
 from tenure.scheduler.async_scheduler import AsyncScheduler
+from tenure.schedules.auditing import on_record
 from tenure.tasks.arguments import ID_MOST, KEY_MOST, idempotency_key
 from tenure.web.api import everything
 from tenure.web.api.access import Access
@@ -40,7 +41,7 @@ from tenure.web.api.queries import read_query
 from tenure.web.api.repeats import Repeats
 from tenure.web.api.table import Call, Operation, Reply, Version
 from tenure.web.api.values import encoded
-from tenure.web.auditing import on_record, place, who
+from tenure.web.auditing import place, who
 
 BESIDE_ARGUMENTS = 64 * 1024
 """How many bytes a body may have beside the greatest arguments of a task, or data of an event."""

@@ -19,7 +19,8 @@ from starlette.routing import BaseRoute, Route
 from tenure.errors import Conflict, TenureError
 from tenure.model import NewAction, RunState
 from tenure.printable import field, one_line
-from tenure.web.auditing import on_record, place, who
+from tenure.schedules.auditing import on_record
+from tenure.web.auditing import place, who
 from tenure.web.pages import policies
 from tenure.web.pages.previews import MOST_BACKFILLED, stretch
 from tenure.web.reading import Reader, Store

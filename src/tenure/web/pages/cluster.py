@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isfinite
@@ -11,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from tenure.model import Backlog, LeaseRecord, RunRecord, Tenure
+from tenure.model import CLASSES, Backlog, Bucket, LeaseRecord, Tenure
 from tenure.node.names import LEADER, PRESENCE
 from tenure.web.drawing.colours import colours
-from tenure.web.drawing.lateness import Heatmap, heatmap
-from tenure.web.drawing.strip import HOURS, WIDTH, Stretch, stretches, strip
+from tenure.web.drawing.lateness import BASE, CELL, COLUMN, PEAK, heatmap, takeovers
+from tenure.web.drawing.strip import HOURS, WIDTH, stretches, strip
 from tenure.web.live import CLUSTER, RUNS
 from tenure.web.reading import Reader, Store, is_live
 from tenure.web.rendering import page
@@ -23,8 +22,6 @@ from tenure.web.rendering import page
 LINES = 300
 """How many lines of history are read."""
 NODES = 200
-SAMPLE = 500
-"""How many of the last runs the figures are about."""
 LATE = timedelta(seconds=10)
 
 
@@ -74,7 +71,9 @@ class Look:
     claimed: dict[str, int]
     backlog: Backlog
     history: list[Tenure]
-    runs: list[RunRecord]
+    buckets: list[Bucket]
+    counted_until: datetime | None
+    """When the last run ended that is in the buckets."""
     location: str
 
     @property
@@ -107,7 +106,8 @@ async def take_look(store: Store) -> Look:
         claimed,
         await store.schedules.backlog(LEADER),
         await store.leases.history(LEADER, limit=LINES),
-        await store.overview.runs(limit=SAMPLE),
+        await store.summaries.buckets(HOURS * 3600.0),
+        await store.summaries.position(),
         store.location,
     )
 
@@ -129,7 +129,6 @@ def routes(reader: Reader) -> list[BaseRoute]:
             )
             for node in look.nodes
         ]
-        heat = heatmap(look.runs)
         return page(
             request,
             "cluster.html",
@@ -144,26 +143,15 @@ def routes(reader: Reader) -> list[BaseRoute]:
             lines=lines[::-1],
             hours=[now - timedelta(hours=HOURS - n * 4) for n in range(7)],
             width=WIDTH,
-            heat=heat,
-            takeovers=_takeovers(lines, heat),
+            heat=heatmap(look.buckets, now),
+            takeovers=takeovers(lines, now),
+            column=COLUMN,
+            map_height=CELL * CLASSES,
+            base_line=BASE,
+            peak=PEAK,
             location=look.location,
             namespace=reader.access.namespace,
             whole_day=len(look.history) < LINES,
         )
 
     return [Route("/", show)]
-
-
-def _takeovers(lines: Sequence[Stretch], heat: Heatmap | None) -> list[tuple[float, str]]:
-    """Where in the heat map somebody else began to lead, from 0 to 1."""
-    if heat is None:
-        return []
-    length = max((heat.end - heat.begin).total_seconds(), 1.0)
-    return [
-        (
-            (each.begin - heat.begin).total_seconds() / length,
-            f"Term {each.line.term} began: pid {each.line.pid} on {each.line.host}",
-        )
-        for each in lines
-        if heat.begin <= each.begin <= heat.end
-    ]

@@ -96,7 +96,7 @@ def _moment(text: str) -> datetime:
 async def look_at(store: Store, schedule: Schedule, moment: datetime, kind: str = "") -> Look:
     now = await store.now()
     until = moment if moment.second or moment.microsecond else _later(moment, MINUTE)
-    past = await store.schedules.occurrences(schedule.name, LOOKED_AT, until=until)
+    past = await store.overview.occurrences(schedule.uid, LOOKED_AT, until=until)
     found = _recorded(past, moment, kind)
     run, attempts = None, list[Attempt]()
     if found is not None:

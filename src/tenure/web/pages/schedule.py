@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tenure.errors import InvalidTrigger, NotFound
-from tenure.model import Occurrence, RunRecord, Schedule
+from tenure.model import DONE, AuditLine, Occurrence, RunRecord, Schedule, subject_of
 from tenure.triggers import Explanation
 from tenure.web import telling
 from tenure.web.drawing.axis import HEIGHT, WIDTH, axis, took
@@ -31,6 +31,8 @@ class Look:
     now: datetime
     schedule: Schedule
     past: list[tuple[Occurrence, RunRecord | None]]
+    asked: list[AuditLine]
+    """What people asked to do with it."""
 
 
 def routes(reader: Reader) -> list[BaseRoute]:
@@ -45,7 +47,8 @@ def routes(reader: Reader) -> list[BaseRoute]:
             ids = [o.run_id for o in past if o.run_id is not None]
             runs = {run.id: run for run in await store.overview.runs(ids)}
             pairs = [(o, runs.get(o.run_id or 0)) for o in past]
-            return Look(await store.now(), found, pairs)
+            asked = await store.audit.find(limit=EDITS, subject=subject_of(name))
+            return Look(await store.now(), found, pairs, asked)
 
         look = await reader.ask(ask)
         schedule, future = look.schedule, upcoming(look.schedule)
@@ -64,6 +67,8 @@ def routes(reader: Reader) -> list[BaseRoute]:
             future=future,
             axis=axis(look.past, [each.moment for each in future], look.now, known),
             edits=known[::-1][:EDITS],
+            asked=look.asked,
+            done=DONE,
             width=WIDTH,
             height=HEIGHT,
             took=took,

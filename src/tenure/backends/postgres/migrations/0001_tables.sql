@@ -429,6 +429,7 @@ CREATE TABLE {schema}.audit (
 );
 
 CREATE INDEX audit_namespace ON {schema}.audit (namespace, id);
+CREATE INDEX audit_subject ON {schema}.audit (namespace, subject, id);
 
 -- What the runs of a schedule came to, and how many ended within five minutes, by class of lateness. The
 -- leader adds runs in the order of their end, up to the position, which moves in the same transaction.

@@ -13,6 +13,12 @@ SELECT * FROM {schema}.audit
 WHERE namespace = %(namespace)s AND id < coalesce(%(below)s::bigint, 9223372036854775807)
 ORDER BY id DESC LIMIT %(limit)s;
 
+-- name: find_about
+SELECT * FROM {schema}.audit
+WHERE namespace = %(namespace)s AND subject = %(subject)s
+  AND id < coalesce(%(below)s::bigint, 9223372036854775807)
+ORDER BY id DESC LIMIT %(limit)s;
+
 -- name: prune
 WITH oldest AS (
     SELECT id, at FROM {schema}.audit WHERE namespace = %(namespace)s ORDER BY id LIMIT %(limit)s

@@ -138,12 +138,16 @@ WHERE r.id IN (
 ORDER BY r.id DESC LIMIT %(limit)s;
 
 -- name: occurrences
--- The key of a planned one is its nominal time, so the last ones are at the end of the primary key.
+-- The key of a planned one is its nominal time, so the last ones are at the end of the primary key. Why the
+-- limit is a question: see `recent` in schedules.sql.
 SELECT o.*, s.name AS schedule FROM (
     (SELECT * FROM {schema}.occurrence
-     WHERE schedule_uid = %(uid)s AND kind = 'planned' ORDER BY key DESC LIMIT %(limit)s)
+     WHERE schedule_uid = %(uid)s AND kind = 'planned' AND key <= {key_of_until}
+     ORDER BY key DESC LIMIT (SELECT %(limit)s::bigint))
     UNION ALL
     (SELECT * FROM {schema}.occurrence
-     WHERE schedule_uid = %(uid)s AND kind IN ('manual', 'backfill') ORDER BY nominal DESC LIMIT %(limit)s)
+     WHERE schedule_uid = %(uid)s AND kind IN ('manual', 'backfill')
+       AND nominal <= coalesce(%(until)s::timestamptz, 'infinity')
+     ORDER BY nominal DESC LIMIT %(limit)s)
 ) o JOIN {schema}.schedule s ON s.uid = o.schedule_uid AND s.namespace = %(namespace)s
 ORDER BY o.nominal DESC;

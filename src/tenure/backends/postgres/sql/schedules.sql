@@ -526,11 +526,13 @@ WHERE s.namespace = %(namespace)s AND s.name = %(name)s
 ORDER BY o.nominal DESC LIMIT %(limit)s;
 
 -- name: recent
+-- If the planner knew the limit, it would read and sort the whole history of a schedule that has more
+-- occurrences than most have. So the limit is a question to it, and it goes by the index.
 SELECT o.schedule_uid AS uid, coalesce(r.state, o.state) AS state
 FROM unnest(%(uids)s::bigint[]) u (uid)
 CROSS JOIN LATERAL (
     SELECT o.* FROM {schema}.occurrence o
-    WHERE o.schedule_uid = u.uid AND o.kind = 'planned' ORDER BY o.key DESC LIMIT %(limit)s
+    WHERE o.schedule_uid = u.uid AND o.kind = 'planned' ORDER BY o.key DESC LIMIT (SELECT %(limit)s::bigint)
 ) o LEFT JOIN {schema}.run r ON r.id = o.run_id
 ORDER BY o.schedule_uid, o.key DESC;
 

@@ -348,6 +348,7 @@ CREATE TABLE tenure_audit (
 );
 
 CREATE INDEX tenure_audit_namespace ON tenure_audit (namespace);
+CREATE INDEX tenure_audit_subject ON tenure_audit (namespace, subject);
 
 -- What the runs of a schedule came to, and how many ended within five minutes, by class of lateness. The
 -- leader adds runs in the order of their end, up to the position, which moves in the same transaction.

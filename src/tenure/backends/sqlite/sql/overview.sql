@@ -131,10 +131,13 @@ ORDER BY r.id DESC LIMIT :limit;
 SELECT o.*, s.name AS schedule FROM (
     SELECT * FROM (
         SELECT * FROM tenure_occurrence
-        WHERE schedule_uid = :uid AND kind = 'planned' ORDER BY key DESC LIMIT :limit)
+        WHERE schedule_uid = :uid AND kind = 'planned' AND key <= coalesce(:until, 9223372036854775807)
+        ORDER BY key DESC LIMIT :limit)
     UNION ALL
     SELECT * FROM (
         SELECT * FROM tenure_occurrence
-        WHERE schedule_uid = :uid AND kind IN ('manual', 'backfill') ORDER BY nominal DESC LIMIT :limit)
+        WHERE schedule_uid = :uid AND kind IN ('manual', 'backfill')
+          AND nominal <= coalesce(:until, 9223372036854775807)
+        ORDER BY nominal DESC LIMIT :limit)
 ) o JOIN tenure_schedule s ON s.uid = o.schedule_uid AND s.namespace = :namespace
 ORDER BY o.nominal DESC;
