@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import (
     adding,
     backlog,
+    beat,
     cost,
     crowd,
     events,
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Run] = {
     "freeze": outage.freeze,
     "cut": outage.cut,
     "handover": handover.run,
+    "beat": beat.run,
     "lateness": lateness.run,
     "locks": locks.run,
     "idle": idle.run,

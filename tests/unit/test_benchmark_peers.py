@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import executed, firing, peers
+from benchmarks import beat, executed, firing, peers
 from benchmarks.peers.workload import rules
 from benchmarks.stores import STORES
 from tests.support.servers import PostgresServer
@@ -58,13 +58,21 @@ def test_each_starts_what_is_due_every_second(peer: str, server: PostgresServer)
     assert bool(started.lates) == (peer == "procrastinate")
 
 
+@pytest.mark.slow
+def test_redbeat_sends_what_is_due() -> None:
+    if not (peers.ENVIRONMENTS / beat.PEER / "made of").is_file():
+        pytest.skip("its environment is made by `scripts/bench beat`")
+    with beat.started(beat.redbeat(print), 1) as beats:
+        assert beats.sender() > 0
+
+
 def test_a_peer_that_fails_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="No module named"):
         peers.fire(sys.executable, "nobody", f"sqlite:///{tmp_path}/peer.db", 20)
 
 
 def test_versions_are_those_of_the_pins() -> None:
-    for found in peers.PEERS.values():
+    for found in (*peers.PEERS.values(), (beat.PEER,)):
         for peer in found:
             name, version = peers.version(peer).split()
             pins = (Path(peers.__file__).parent / f"{peer}.txt").read_text()

@@ -23,6 +23,7 @@ PROMISED = {
     "freeze": "frozen: SIGSTOP to first firing, ttl 2 s",
     "cut": "cut off: line swallows all to first firing, ttl 2 s",
     "handover": "handover: release to successor in office",
+    "beat": "beat: kill -9 to the next message, Tenure",
     "lateness": "lateness: 1 node, all at once",
     "locks": "locks: acquire + release / ",
     "idle": "idle: queries of a standby",

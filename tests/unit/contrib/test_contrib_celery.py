@@ -13,9 +13,10 @@ from celery.beat import BeatLazyFunc
 from celery.schedules import crontab
 from kombu.exceptions import OperationalError
 
-from tenure import Run, Scheduler, every
+from tenure import Run, Scheduler, Settings, every
 from tenure.contrib.celery import Once, include
 from tenure.contrib.celery.beat import BeatScheduler, declare
+from tenure.contrib.celery.config import REAP_EVERY, make_scheduler
 from tenure.contrib.celery.sending import OCCURRENCE, SENT, send
 from tenure.errors import ConfigError, InvalidSchedule
 from tenure.model import CatchUp, Kind, Overlap
@@ -158,6 +159,16 @@ def test_wrong_settings_are_refused_before_anything_starts(
     app.conf.update(change)
     with pytest.raises(ConfigError, match=said):
         BeatScheduler(app)
+
+
+def test_a_beat_looks_often_for_what_a_killed_one_did_not_send() -> None:
+    app = Recorded()
+    app.conf.tenure_options = {"ttl": 5, "namespace": "shop"}
+    scheduler = make_scheduler(app)
+    assert scheduler.namespace == "shop"
+    assert (scheduler.settings.ttl, scheduler.settings.reap_every) == (5, REAP_EVERY)
+    app.conf.tenure_options = {"settings": Settings(reap_every=1)}
+    assert make_scheduler(app).settings.reap_every == 1
 
 
 def test_a_tenure_scheduler_sends_the_tasks_of_an_application() -> None:

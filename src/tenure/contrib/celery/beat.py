@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import Any
 
 from celery.beat import BeatLazyFunc
@@ -26,6 +28,8 @@ from tenure.tasks.run import Run
 
 GRACE = 5.0
 """How long a beat that is stopped waits for messages that are being sent; others send them else."""
+LOOK = 1.0
+"""How long Celery sleeps at a time. A signal that comes just before a sleep is seen after it."""
 _logger = logging.getLogger("celery.beat")
 
 
@@ -34,6 +38,7 @@ class BeatScheduler(CeleryScheduler):  # type: ignore[misc]  # Celery has no typ
 
     def __init__(self, app: Any, *args: Any, **given: Any) -> None:
         self._tenure = make_scheduler(app)
+        self._joining: Future[None] | None = None
         super().__init__(app, *args, **given)
 
     @property
@@ -42,24 +47,40 @@ class BeatScheduler(CeleryScheduler):  # type: ignore[misc]  # Celery has no typ
         return f"    . store -> {where}"
 
     def setup_schedule(self) -> None:
-        """Declare the entries of `beat_schedule`, and join the others."""
+        """Declare the entries of `beat_schedule`. Nothing is started yet: if a signal comes now,
+        Celery makes a second scheduler to close it."""
         self.merge_inplace(self.app.conf.beat_schedule)
         self.install_default_entries(self.schedule)
         check_policies(self.app, self.schedule)
         declare(self._tenure, self.app, self.schedule.values())
         self._tenure.include(marks)
-        self._tenure.start()
 
     def tick(self, *args: Any, **given: Any) -> float:
-        """Tenure's own thread does the work."""
-        return float(self.max_interval)
+        """Join the others, the first time. From then on Tenure's own thread does the work."""
+        if self._joining is None:
+            self._joining = Future()
+            Thread(target=self._join, args=(self._joining,), daemon=True).start()
+        self._joining.result()
+        return min(float(self.max_interval), LOOK)
+
+    def _join(self, done: Future[None]) -> None:
+        """On a thread of its own: a signal interrupts the main one wherever it is, and a start that
+        was interrupted would still be leaving while `close` ends it."""
+        try:
+            self._tenure.start()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            done.set_exception(error)
+        else:
+            done.set_result(None)
 
     def should_sync(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Hand over. Celery calls it twice."""
-        self._tenure.stop(GRACE)
+        """Hand over. Celery calls it twice: from its signal handler, and when `tick` has ended."""
+        if self._joining is not None:
+            wait([self._joining], GRACE)
+            self._tenure.stop(GRACE)
         super().close()
 
 

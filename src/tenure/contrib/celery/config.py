@@ -15,16 +15,28 @@ from celery.schedules import crontab
 from tenure.errors import ConfigError
 from tenure.printable import brief, nearest
 from tenure.scheduler.scheduler import Scheduler
+from tenure.settings import Settings
 
 ALL = "*"
 APP = "celery"
 """The app that the schedules of beats belong to, so that those of other programs are safe."""
+REAP_EVERY = 0.5
+"""How often the leader looks for messages that a beat took and did not send because it died. To
+send takes milliseconds, so there is mostly nothing to look at, and a beat that was started a moment
+ago is not yet among those whose death wakes the leader."""
+_SETTINGS = ("ttl", "concurrency", "queues", "leads")
+"""The arguments of `Scheduler` that are settings, too."""
 
 
 def make_scheduler(app: Any) -> Scheduler:
     """The scheduler of this application; not started."""
     options = _mapping(app, "tenure_options", 'such as {"ttl": 5, "namespace": "shop"}')
-    return Scheduler(app.conf.get("tenure_url"), **{"app": APP, **options})
+    options = {"app": APP, **options}
+    if options.get("settings") is None:
+        own = {name: options.pop(name, None) for name in _SETTINGS}
+        given = {name: value for name, value in own.items() if value is not None}
+        options["settings"] = Settings(reap_every=REAP_EVERY, **given)
+    return Scheduler(app.conf.get("tenure_url"), **options)
 
 
 def check_policies(app: Any, entries: Collection[str]) -> None:
