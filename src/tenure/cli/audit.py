@@ -7,8 +7,9 @@ from datetime import datetime
 import click
 
 from tenure.cli.numbers import COUNT
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json, when
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.model import AuditLine, subject_of
 
 

@@ -11,8 +11,8 @@ from tenure.backends.address import NOWHERE, Address, program
 from tenure.cli.events.checks import check_groups, check_log, check_relays
 from tenure.cli.hung import check_hung
 from tenure.cli.lease_output import state
+from tenure.cli.opened import Opened
 from tenure.cli.skew import check_skews
-from tenure.cli.store import Opened
 from tenure.errors import TenureError
 from tenure.model import (
     OWN_LOCK,

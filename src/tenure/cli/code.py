@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from tenure.cli.application import load
+from tenure.cli.opened import Opened
 from tenure.cli.store import (
-    Opened,
     Store,
     chosen,
     chosen_for_code,

@@ -9,8 +9,9 @@ import click
 
 from tenure.backends.base import LeaseBackend, Upkeep
 from tenure.cli.checkup import asked, check_cluster, check_leases, unexpected
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json
-from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_leases
+from tenure.cli.store import ANSWER_WITHIN, Store, as_json, of_leases
 from tenure.errors import TenureError
 from tenure.model import Finding, Severity
 

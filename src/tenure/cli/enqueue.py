@@ -9,10 +9,11 @@ import click
 
 from tenure.cli.code import Code, of_code_and_store, unknown_tasks
 from tenure.cli.errors import of_usage
+from tenure.cli.opened import Opened
 from tenure.cli.output import print_json, say, when
 from tenure.cli.policies import of_arguments, of_run_policy
 from tenure.cli.runs.output import run_json
-from tenure.cli.store import Opened, Store, as_json
+from tenure.cli.store import Store, as_json
 from tenure.model import RunRecord
 from tenure.triggers import moments, zones
 from tenure.triggers.text import seconds

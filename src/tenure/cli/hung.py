@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from tenure.backends.address import NOWHERE, Address
+from tenure.cli.opened import Opened
 from tenure.cli.output import iso
-from tenure.cli.store import Opened
 from tenure.model import Finding, LeaseRecord, RunRecord, RunState, Severity
 from tenure.node.presence import PRESENCE
 from tenure.words import count, relative

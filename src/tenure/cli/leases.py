@@ -17,9 +17,10 @@ from tenure.cli.lease_output import (
     tenure_json,
 )
 from tenure.cli.numbers import COUNT
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, exactly, print_json, say, when
 from tenure.cli.recording import operator
-from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_leases
+from tenure.cli.store import ANSWER_WITHIN, Store, as_json, of_leases
 from tenure.model import LeaseRecord, RunRecord, Tenure
 from tenure.node.names import LEADER, PRESENCE, RELAY
 from tenure.process.clock import SystemClock

@@ -9,9 +9,10 @@ import click
 
 from tenure.backends.base import FREE_AFTER
 from tenure.cli.numbers import LONGEST
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json
 from tenure.cli.progress import Progress
-from tenure.cli.store import Opened, Store, as_json, of_leases
+from tenure.cli.store import Store, as_json, of_leases
 from tenure.errors import InvalidTrigger
 from tenure.node.names import LEADER, PRESENCE
 from tenure.node.roster import declared_by

@@ -17,9 +17,10 @@ from tenure.cli.events.output import group_json, relay_json
 from tenure.cli.events.relays import trouble
 from tenure.cli.hung import hung_lines, is_ready, number_of
 from tenure.cli.lease_output import state
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, iso, print_json, when
 from tenure.cli.skew import skew_of
-from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_store_and_leases
+from tenure.cli.store import ANSWER_WITHIN, Store, as_json, of_store_and_leases
 from tenure.model import BACKLOG_COUNTED, Backlog, EventGroup, LeaseRecord, RelayStatus, Tenure
 from tenure.node.names import LEADER, PRESENCE
 from tenure.process.clock import SystemClock

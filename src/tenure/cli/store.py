@@ -12,30 +12,17 @@ import functools
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tenure.backends.address import NOWHERE, Address
+from tenure.backends.address import Address
 from tenure.backends.base import (
-    AuditStore,
     Backend,
-    Copies,
-    EditionStore,
-    EventStore,
-    KnowsNamespaces,
     LeaseBackend,
-    LeaseStore,
-    RelayStore,
-    RunStore,
-    ScheduleStore,
-    SummaryStore,
-    Wakeups,
 )
 from tenure.backends.registry import (
-    called,
     from_environment,
     keeps_schedules,
     parse,
@@ -43,145 +30,16 @@ from tenure.backends.registry import (
     read_url,
     resolve,
 )
-from tenure.backends.urls import scheme_of
-from tenure.cli.output import say
-from tenure.cli.recording import recorded
+from tenure.cli.opened import Opened, no_schedules
 from tenure.errors import ConfigError, StoreError, StoreUnavailable, TenureError
-from tenure.node.names import LEADER
 from tenure.process.clock import SystemClock
 
 if TYPE_CHECKING:  # imported when they are used: commands that only look need no triggers
-    from tenure.schedules.drafts import Drafts
-    from tenure.schedules.editor import Editor
+    pass
 
 T = TypeVar("T")
 ANSWER_WITHIN = 30.0
 _FILES = "tenure.files"
-
-
-class Opened:
-    """An open store, with its leases wherever they are. It may have nothing but leases."""
-
-    def __init__(
-        self, store: Backend | None, elsewhere: LeaseBackend | None, address: Address = NOWHERE
-    ) -> None:
-        self.address = address
-        self._store = store
-        self._for_leases = elsewhere or self._whole
-        self._backends = [backend for backend in (store, elsewhere) if backend is not None]
-        self._open: list[LeaseBackend] = []
-
-    @property
-    def _whole(self) -> Backend:
-        if self._store is None:
-            raise _no_schedules(self.address)
-        return self._store
-
-    @property
-    def leases(self) -> LeaseStore:
-        return recorded("leases", self._for_leases.leases, self._store)
-
-    @property
-    def wakeups(self) -> Wakeups:
-        return self._for_leases.wakeups
-
-    def editor(self, drafts: Drafts | None = None) -> Editor:
-        from tenure.schedules.drafts import Drafts
-        from tenure.schedules.editor import Editor
-
-        # Without --app there are no tasks: the command line changes what is stored, by its names.
-        editor = Editor(self._whole, drafts or Drafts(), self.address)
-        return recorded("editor", editor, self._store)
-
-    @property
-    def schedules(self) -> ScheduleStore:
-        return recorded("schedules", self._whole.schedules, self._store)
-
-    @property
-    def editions(self) -> EditionStore:
-        return self._whole.editions
-
-    @property
-    def runs(self) -> RunStore:
-        return recorded("runs", self._whole.runs, self._store)
-
-    @property
-    def events(self) -> EventStore:
-        return recorded("events", self._whole.events, self._store)
-
-    @property
-    def relays(self) -> RelayStore:
-        return recorded("relays", self._whole.relays, self._store)
-
-    @property
-    def audit(self) -> AuditStore:
-        return self._whole.audit
-
-    @property
-    def summaries(self) -> SummaryStore:
-        return self._whole.summaries
-
-    @property
-    def location(self) -> str:
-        return (self._store or self._for_leases).location
-
-    @property
-    def leases_elsewhere(self) -> str | None:
-        """Where the leases are, if not in the store itself."""
-        return None if self._for_leases is self._store else self._for_leases.location
-
-    @property
-    def has_schedules(self) -> bool:
-        return self._store is not None
-
-    async def moved(self) -> str | None:
-        """What `tenure copy` has done to this store, if it is not in use as usual."""
-        store: object = self._store
-        mark = await store.copy_mark() if isinstance(store, Copies) else None
-        return mark.warning if mark is not None else None
-
-    async def now(self) -> datetime:
-        """By the clock that says what is due."""
-        return await self._whole.now()
-
-    async def lease_now(self) -> datetime:
-        """By the clock that judges the leases."""
-        return await self._for_leases.now()
-
-    async def leases_unknown(self) -> str | None:
-        """A hint, if a leader was in office whose lease was never here: then the nodes cannot be
-        seen from here either."""
-        if self.leases_elsewhere is not None or await self.leases.history(LEADER, limit=1):
-            return None
-        term = (await self.schedules.backlog(LEADER)).term
-        if not term:
-            return None
-        return (
-            f"Term {term} was in office, and its lease was never here: the scheduler keeps its"
-            " leases elsewhere. Say where, with --leases redis://…"
-        )
-
-    async def tell_namespace(self) -> None:
-        """Nothing was found. A namespace that was mistyped must not look like an empty one."""
-        store: object = self._store
-        known = await store.namespaces() if isinstance(store, KnowsNamespaces) else []
-        if known and self.address.namespace not in known:
-            some = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
-            which = f"namespace {self.address.namespace!r} of {self.location}"
-            say(
-                f"Warning: {which} has no schedules, and no node has run in it. There are: {some}."
-                " Choose one with --namespace.",
-                err=True,
-            )
-
-    async def open(self, *, migrate: bool = True) -> None:
-        for backend in self._backends:
-            await backend.open(migrate=migrate)
-            self._open.append(backend)
-
-    async def close(self) -> None:
-        while self._open:
-            await self._open.pop().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +83,7 @@ class Store:
                 made = parse(meant, namespace, clock)
                 return cls(meant, namespace, made, elsewhere, leases=leases, files=files)
             if not alone or elsewhere is not None:
-                raise _no_schedules(Address(meant, namespace, url_file=files.get("url")))
+                raise no_schedules(Address(meant, namespace, url_file=files.get("url")))
             return cls(meant, namespace, None, parse_leases(meant, namespace, clock), files=files)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
@@ -233,7 +91,7 @@ class Store:
     def whole(self) -> Backend:
         """The store of the schedules, not open."""
         if self.make is None:
-            raise _no_schedules(self.address)
+            raise no_schedules(self.address)
         return self.make()
 
     def backends(self) -> tuple[Backend | None, LeaseBackend | None]:
@@ -277,16 +135,6 @@ class Store:
                 f" ({type(error).__name__}: {error}). `{self.address.command('doctor')}` names the"
                 " row, and says what to do."
             ) from error
-
-
-def _no_schedules(at: Address) -> click.UsageError:
-    scheme = scheme_of(at.url or "")
-    return click.UsageError(
-        f"{called(scheme)} holds leases here, not schedules. Two ways on: give the store of the"
-        " schedules, --url postgresql://… or sqlite:///… (status, doctor and leases take"
-        f" --leases {scheme}://… beside it); or ask about the leases alone:"
-        f" {at.command('leases', 'list')}"
-    )
 
 
 def of_store(command: Callable[..., Any]) -> Callable[..., Any]:

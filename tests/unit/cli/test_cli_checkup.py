@@ -20,8 +20,8 @@ from tenure.cli.checkup import (
 )
 from tenure.cli.hung import check_hung
 from tenure.cli.lease_output import state
+from tenure.cli.opened import Opened
 from tenure.cli.skew import check_skews
-from tenure.cli.store import Opened
 from tenure.model import Backlog, Change, DueSchedule, Holder, LeaseRecord, ScheduleSpec, Severity
 from tenure.schedules.planning import plan
 

@@ -10,8 +10,9 @@ import click
 from tenure.cli.errors import Failed
 from tenure.cli.events.output import group_json
 from tenure.cli.numbers import POSITION
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json, say
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.errors import InvalidTrigger, NotFound
 from tenure.model import UNREAD_COUNTED, EventGroup, RelayStatus
 from tenure.words import count, relative

@@ -11,8 +11,9 @@ import click
 from tenure.cli.errors import Failed
 from tenure.cli.events.output import event_json
 from tenure.cli.numbers import COUNT, POSITION
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, exactly, print_json, say, when
-from tenure.cli.store import ANSWER_WITHIN, Opened, Store, as_json, of_store
+from tenure.cli.store import ANSWER_WITHIN, Store, as_json, of_store
 from tenure.model import LoggedEvent
 from tenure.process.clock import SystemClock
 

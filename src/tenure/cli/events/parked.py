@@ -11,8 +11,9 @@ from tenure.cli.errors import Failed
 from tenure.cli.events.groups import sure
 from tenure.cli.events.output import parked_json
 from tenure.cli.numbers import ID
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json, say
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.model import ParkedEvent
 from tenure.words import count, relative
 

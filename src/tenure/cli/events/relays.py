@@ -10,8 +10,9 @@ from tenure.cli.errors import Failed
 from tenure.cli.events.groups import sure, unread
 from tenure.cli.events.output import relay_json
 from tenure.cli.lease_output import state
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json, say
-from tenure.cli.store import Opened, Store, as_json, of_store_and_leases
+from tenure.cli.store import Store, as_json, of_store_and_leases
 from tenure.model import RelayStatus
 from tenure.node.names import RELAY
 from tenure.words import relative

@@ -10,10 +10,11 @@ import click
 
 from tenure.cli.errors import Failed
 from tenure.cli.numbers import ID
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, iso, print_json, say, when
 from tenure.cli.runs.output import summary
 from tenure.cli.runs.wait import FINISHED
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.model import Attempt, Report, RunRecord
 from tenure.printable import lines
 from tenure.process.clock import SystemClock

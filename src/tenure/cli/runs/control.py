@@ -11,10 +11,11 @@ import click
 
 from tenure.cli.errors import Failed
 from tenure.cli.numbers import ID
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json, when
 from tenure.cli.progress import Progress
 from tenure.cli.runs.filters import Filter, of_runs
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.model import RETRIED, Cancelling, RunRecord, RunState
 from tenure.schedules.control import ended, why_not_retried
 from tenure.words import count

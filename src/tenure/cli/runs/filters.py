@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from tenure.cli.errors import Failed
+from tenure.cli.opened import Opened
 from tenure.cli.prune import Age
-from tenure.cli.store import Opened
 from tenure.model import RunRecord
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.cli.store import Opened
+from tenure.cli.opened import Opened
 from tenure.model import RunRecord, RunState
 from tenure.process.clock import SystemClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenure.cli.code import unknown_tasks
-from tenure.cli.store import Opened
+from tenure.cli.opened import Opened
 from tenure.model import RunRecord, RunState
 from tenure.node.names import PRESENCE
 from tenure.words import relative, short

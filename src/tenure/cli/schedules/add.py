@@ -10,12 +10,13 @@ import click
 
 from tenure.cli.code import Code, of_code_and_store, unknown_tasks
 from tenure.cli.errors import Failed
+from tenure.cli.opened import Opened
 from tenure.cli.output import print_json, say, when
 from tenure.cli.policies import of_policy, of_target
 from tenure.cli.schedules.file import Import, add_file
 from tenure.cli.schedules.output import rule, schedule_json
 from tenure.cli.schedules.triggers import of_trigger
-from tenure.cli.store import Opened, Store, as_json
+from tenure.cli.store import Store, as_json
 from tenure.errors import ConfigError
 from tenure.model import Event, Schedule
 from tenure.process.clock import SystemClock

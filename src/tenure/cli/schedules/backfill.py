@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 import click
 
 from tenure.cli.numbers import Whole
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, iso, print_json
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.errors import InvalidSchedule, InvalidTrigger
 from tenure.schedules.editor import BACKFILL_LIMIT, stretch
 from tenure.triggers import load, moments

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from tenure.cli.code import Code, unknown_tasks
 from tenure.cli.errors import Failed
+from tenure.cli.opened import Opened
 from tenure.cli.output import print_json, say
 from tenure.cli.policies import event_of
 from tenure.cli.progress import Progress
-from tenure.cli.store import Opened, Store
+from tenure.cli.store import Store
 from tenure.errors import ConfigError, Conflict
 from tenure.process.clock import SystemClock
 from tenure.schedules.drafts import NewSchedule, new_schedule

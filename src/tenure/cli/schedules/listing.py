@@ -10,6 +10,7 @@ import click
 from tenure.backends.address import Address
 from tenure.cli.errors import Failed, of_usage
 from tenure.cli.numbers import COUNT, SECONDS, SOME
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, say, when
 from tenure.cli.runs.output import run_facts, run_json, summary
 from tenure.cli.runs.wait import FINISHED, wait_for
@@ -25,7 +26,7 @@ from tenure.cli.schedules.output import (
     target,
     upcoming,
 )
-from tenure.cli.store import Opened, Store, as_json, of_store, of_store_and_leases
+from tenure.cli.store import Store, as_json, of_store, of_store_and_leases
 from tenure.errors import NotFound
 from tenure.model import (
     Kind,

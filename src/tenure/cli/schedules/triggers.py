@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from tenure.cli.numbers import Whole
+from tenure.cli.opened import Opened
 from tenure.cli.output import Page, iso, print_json
 from tenure.cli.schedules.output import occurrence_json, state
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.errors import InvalidTrigger
 from tenure.model import Occurrence, Schedule
 from tenure.process.clock import SystemClock

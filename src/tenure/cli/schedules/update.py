@@ -10,11 +10,12 @@ import click
 from tenure.cli.code import Code, of_code_and_store, unknown_tasks
 from tenure.cli.errors import Failed, of_usage
 from tenure.cli.numbers import ID
+from tenure.cli.opened import Opened
 from tenure.cli.output import print_json, say, when
 from tenure.cli.policies import of_policy, of_target
 from tenure.cli.schedules.output import rule, schedule_json, state
 from tenure.cli.schedules.triggers import of_trigger
-from tenure.cli.store import Opened, Store, as_json, of_store
+from tenure.cli.store import Store, as_json, of_store
 from tenure.errors import ConfigError
 from tenure.model import Event, Schedule
 from tenure.triggers import Trigger
