@@ -38,6 +38,7 @@ PROMISED = {
     "transactional": "transactional: tasks / bare transactions",
     "events": "events: relayed / bare producer",
     "observe": "observe: executed, share",
+    "pages": "pages: /schedules?facet=failing",
     "memory": "memory: of that, grown in the last four fifths",
     "steady": "steady: 0 minutes at 100 a second, growth of tables a minute",
     "paths": "paths: cron backwards: cronsim / ours",
