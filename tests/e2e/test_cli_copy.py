@@ -181,8 +181,9 @@ def test_progress_is_shown_also_while_nothing_fires(tmp_path: Path) -> None:
             (json.dumps(list(range(1, 1500))),),
         )
     said = at_hand(tmp_path, "copy", FILE, "sqlite:///new.db").err
-    assert "1,500 rows (run 1,500, …): about 1s. Then nothing fires for about 1s." in said
-    assert "Copying: 1,500 of 1,500 rows" in said
+    # The runs, and the line of the audit about the first.
+    assert "1,501 rows (run 1,500, audit 1): about 1s. Then nothing fires for about 1s." in said
+    assert "Copying: 1,501 of 1,501 rows" in said
     refused, compared = said.index("The source refuses"), said.index("Comparing: ")
     assert refused < compared < said.index("Both stores have the same rows")
     again = at_hand(tmp_path, "copy", FILE, "sqlite:///new.db")

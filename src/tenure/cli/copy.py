@@ -187,14 +187,16 @@ def _look(source: CopySide, target: Store, as_json: bool) -> None:
 
 
 def _print_plan(source: CopySide, target: str, planned: Plan) -> None:
-    largest = sorted(planned.rows.items(), key=lambda item: -item[1])[:3]
-    sizes = ", ".join(f"{name} {rows:,}" for name, rows in largest if rows)
+    filled = {name: rows for name, rows in planned.rows.items() if rows}
+    largest = sorted(filled.items(), key=lambda item: -item[1])[:3]
+    sizes = ", ".join(f"{name} {rows:,}" for name, rows in largest)
+    sizes += ", …" if len(filled) > len(largest) else ""
     claimed = ""
     if planned.claimed:
         claimed = f", and until claimed runs have ended: {planned.claimed:,} at the moment"
     say(f"From {source.location} to {target}.", err=True)
     say(
-        f"{count(planned.total, 'row')}{f' ({sizes}, …)' if sizes else ''}: about"
+        f"{count(planned.total, 'row')}{f' ({sizes})' if sizes else ''}: about"
         f" {span(planned.seconds)}. Then nothing fires for about {span(planned.pause)}{claimed}.",
         err=True,
     )
