@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from tenure.errors import InvalidTrigger
 from tenure.triggers import moments
 from tenure.triggers.base import Bounded
 from tenure.triggers.calendar import within_calendar
@@ -15,7 +16,7 @@ from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.walls import Policy, Walls, following, preceding
 
-_KEYS = KEYS | {"type", "v", "time"}
+_KEYS = KEYS | {"type", "v", "time", "keep"}
 
 
 @within_calendar
@@ -29,10 +30,12 @@ def at(
     jitter: float = 0,
     gap: Gap | None = None,
     fold: Fold | None = None,
+    keep: bool = True,
 ) -> At:
     """Once, at this time. Without a time zone it is a local time in `tz`.
 
-    The other options are those of `cron`.
+    With `keep=False` its schedule is removed when it fires; the run and its history stay. The
+    other options are those of `cron`.
 
     >>> at("2026-12-31T18:00", tz="Europe/Berlin")
     """
@@ -40,18 +43,20 @@ def at(
     if read.tzinfo is None and read.fold and fold is None:
         fold = "second"  # a datetime may say itself which of two it means
     options = Options.given(tz, start, end, except_dates, jitter, gap, fold)
-    return check_occurs(At(read.replace(fold=0), options))
+    return check_occurs(At(read.replace(fold=0), options, bool(keep)))
 
 
 @dataclass(frozen=True, slots=True)
 class At(Bounded):
     """Made by `at()`."""
 
-    VERSIONS: ClassVar = (1,)
+    VERSIONS: ClassVar = (1, 2)
 
     time: datetime
     """In UTC, or local."""
     options: Options = PLAIN
+    keep: bool = True
+    """Does its schedule stay after it has fired?"""
     _policy: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -90,16 +95,20 @@ class At(Bounded):
         return preceding(self, self._policy, moment)
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "at", "v": 1, "time": self.time.isoformat(), **self.options.to_json()}
+        kept = {"v": 1} if self.keep else {"v": 2, "keep": False}
+        return {"type": "at", **kept, "time": self.time.isoformat(), **self.options.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> At:
         check_version(data, cls.VERSIONS)
         check_keys(data, _KEYS)
-        return cls(moments.read("time", data["time"]), Options.from_json(data))
+        keep = data.get("keep", True)
+        if not isinstance(keep, bool):
+            raise InvalidTrigger(f"its keep {keep!r} is not true or false")
+        return cls(moments.read("time", data["time"]), Options.from_json(data), keep)
 
     def __str__(self) -> str:
-        words = self.options.words(zone=False)
+        words = self.options.words(zone=False) + ("" if self.keep else ", keep=no")
         if self.time.tzinfo is not None:
             return f"at {moments.show(self.time, self.options.zone)}{words}"
         return f"at {moments.show_wall(self.time)} ({self.options.tz or 'UTC'}){words}"

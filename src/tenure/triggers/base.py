@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tenure.triggers import jitter as jitters
 from tenure.triggers.calendar import within_calendar
-from tenure.triggers.effort import spend
 from tenure.triggers.options import Options
 from tenure.triggers.runs import Runs
 from tenure.triggers.walls import INSTANT, Policy, Walls, skipped, stands_for
@@ -138,15 +137,7 @@ class Bounded(ABC):
             if options.first is not None and after < options.first:
                 after = options.first - INSTANT
             found = self._after(after)
-            if options.endless:
-                return found
-            while found is not None and (options.last is None or found <= options.last):
-                entry = self.excluded(found)
-                if entry is None:
-                    return found
-                spend(10)
-                end = self.prepared()._runs.end(found)
-                found = self._after(end if end > found else options.past(found, entry))
+            return found if options.endless else self.prepared()._runs.after(self, found)
         except OverflowError:
             pass  # the calendar ends with the year 9999
         return None
@@ -158,19 +149,9 @@ class Bounded(ABC):
                 until = until.astimezone(UTC)
             if options.last is not None and until > options.last:
                 until = options.last
-            found = self._until(until)
-            while found is not None and (options.first is None or found >= options.first):
-                entry = self.excluded(found)
-                if entry is None:
-                    return found
-                spend(10)
-                begin = self.prepared()._runs.begin(found)
-                found = self._until(
-                    begin - INSTANT if begin < found else options.before(found, entry)
-                )
+            return self.prepared()._runs.until(self, self._until(until))
         except OverflowError:
-            pass
-        return None
+            return None
 
     def excluded(self, moment: datetime) -> date | datetime | None:
         """The entry of `except_dates` that leaves this instant of the rule out.

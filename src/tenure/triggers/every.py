@@ -233,7 +233,7 @@ class Every(Bounded):
             "type": "every",
             "v": version,
             **self.interval.to_json(),
-            **({} if self.anchor is None else {"anchor": self.anchor.isoformat()}),
+            **({} if self.anchor is None else {"anchor": moments.stored(self.anchor)}),
             **({"from_start": True} if self.from_start else {}),
             **options,
         }

@@ -9,6 +9,8 @@ from tenure.printable import brief
 from tenure.triggers.zones import change, to_utc
 
 Given = datetime | date | str
+_SECOND_PASS = " second"
+"""After a local time: of the two that the clocks may show, the second. ISO text cannot say it."""
 
 
 def read(what: str, given: Given, *, end: bool = False) -> datetime:
@@ -37,12 +39,19 @@ def read_day(what: str, given: Given) -> date | datetime:
     return moment if isinstance(value, datetime) else value
 
 
+def stored(moment: datetime, *, end: bool = False) -> str:
+    """As text, of which `read` makes the same again."""
+    said = moment.fold and moment.tzinfo is None and not (end and moment.time() == time.max)
+    return f"{moment.isoformat()}{_SECOND_PASS if said else ''}"
+
+
 def _parsed(what: str, text: str) -> datetime | date:
     text = text.strip()
     try:
         if len(text) <= 10 and "T" not in text:
             return date.fromisoformat(text)
-        return datetime.fromisoformat(text)
+        second = text.endswith(_SECOND_PASS)
+        return datetime.fromisoformat(text.removesuffix(_SECOND_PASS)).replace(fold=int(second))
     except ValueError as error:
         why = "" if "isoformat" in str(error) else f" ({error})"
         raise InvalidTrigger(

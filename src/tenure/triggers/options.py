@@ -164,14 +164,14 @@ class Options:
         return max(moment, zones.to_utc(midnight, self.zone) - INSTANT)
 
     def before(self, moment: datetime, entry: date | datetime) -> datetime:
-        """Where a search backward goes on before the excluded `moment`."""
+        """Where a search backward goes on, just before: from here to `moment`, all is excluded."""
         if isinstance(entry, datetime):
-            return moment - INSTANT
+            return moment
         while (before := entry - _DAY) in self._excluded:
             spend(0.4)
             entry = before
         midnight = datetime.combine(entry, time.min)
-        return min(moment, zones.to_utc(midnight, self.zone, second=True)) - INSTANT
+        return min(moment, zones.to_utc(midnight, self.zone, second=True))
 
     # -- stored form ------------------------------------------------------------------------------
 
@@ -179,8 +179,8 @@ class Options:
         """Only what was given."""
         data = {
             "tz": self.tz,
-            "start": None if self.start is None else self.start.isoformat(),
-            "end": None if self.end is None else self.end.isoformat(),
+            "start": None if self.start is None else moments.stored(self.start),
+            "end": None if self.end is None else moments.stored(self.end, end=True),
             "except_dates": [day.isoformat() for day in self.except_dates],
             "jitter": self.jitter,
             "gap": self.gap,

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from datetime import date
 from math import gcd
 
 from tenure.triggers.clock import Clock
 from tenure.triggers.effort import spend
 from tenure.triggers.recurrence_days import Days
+from tenure.triggers.stretches import Stretches
 
 _DAY = 86_400
 # A search ends after so many days that BYMONTH and the like allow: a century at least.
 _MOST_DAYS = 36_525
+_LONG = 100
+_NEVER = (date.max.toordinal() + 1) * _DAY
 
 
 class Met:
@@ -30,6 +34,8 @@ class Met:
         """After so many days a period begins at the same times of day again."""
         self._suiting: Sequence[int] = range(self._round)
         """Which of a round suit the clock."""
+        self._pauses = Stretches[int]()
+        """Where no period is, if it took long to find that out."""
         if clock.size < _DAY:
             spend(clock.size / 3)
             inverse = pow(step // common, -1, self._round)
@@ -46,17 +52,35 @@ class Met:
 
     def at_or_after(self, moment: int) -> int | None:
         """When the first one begins that does not begin before."""
-        if not self._suiting:
-            return None
+        pause = self._pauses.around(moment)
+        if pause is not None:
+            moment = pause[1] + 1
+        steps, found = self._search(moment)
+        if steps > _LONG:
+            self._pauses.add(moment, (_NEVER if found is None else found) - 1)
+        return found
+
+    def at_or_before(self, moment: int) -> int | None:
+        """When the last one begins that does not begin later."""
+        pause = self._pauses.around(moment)
+        if pause is not None:
+            moment = pause[0] - 1
+        steps, found = self._search_back(moment)
+        if steps > _LONG:
+            self._pauses.add((self._zero if found is None else found) + 1, moment)
+        return found
+
+    def _search(self, moment: int) -> tuple[int, int | None]:
+        """After how many steps it is found, and where."""
+        if not self._suiting or moment >= _NEVER:
+            return 0, None
         number = max(0, -((self._zero - moment) // self._step))
         found, barren = self._nth_suiting(self._rank(number)), set[int]()
         day = self._days.at_or_after(found // _DAY)
-        for _ in range(_MOST_DAYS):
-            spend(3)
-            if day is None:
-                break
-            if day == found // _DAY:
-                return found
+        for steps in range(_MOST_DAYS):
+            spend(2)
+            if day is None or day == found // _DAY:
+                return steps, None if day is None else found
             if self._step < _DAY and day % self._cycle in barren:
                 day = self._days.at_or_after(day + 1)
                 continue
@@ -64,21 +88,20 @@ class Met:
             if day != found // _DAY:
                 barren.add(day % self._cycle)
             day = self._days.at_or_after(found // _DAY)
-        return None
+        return _MOST_DAYS, None
 
-    def at_or_before(self, moment: int) -> int | None:
-        """When the last one begins that does not begin later."""
+    def _search_back(self, moment: int) -> tuple[int, int | None]:
         place = self._rank(max(0, (moment - self._zero) // self._step + 1)) - 1
-        for _ in range(_MOST_DAYS if self._suiting else 0):
-            spend(3)
+        for steps in range(_MOST_DAYS if self._suiting else 0):
+            spend(2)
             if place < 0:
-                return None
+                return steps, None
             found = self._nth_suiting(place)
             day = self._days.at_or_before(found // _DAY)
             if day is None or day == found // _DAY:
-                return None if day is None else found
+                return steps, None if day is None else found
             place = self._rank(self._from(day + 1)) - 1
-        return None
+        return _MOST_DAYS, None
 
     def nth(self, number: int) -> int | None:
         """When the period begins that has so many before it; None if the calendar ends before."""

@@ -48,7 +48,7 @@ class Recurrence:
             number = self._meeting(wall)
             begun = self._before(number, wall, itself=True)
         for period in range(number, self._horizon(number) + 1, self._interval):
-            spend(3)
+            spend(2)
             places = self._places(period)
             place = bisect_left(places, begun) if begun else 0
             if place < len(places):
@@ -62,7 +62,7 @@ class Recurrence:
         number = self._meeting(wall)
         begun: int | None = self._before(number, wall, itself=True)
         for period in range(number, self._zero - 1, -self._interval):
-            spend(3)
+            spend(2)
             places = self._places(period)
             place = len(places) if begun is None else bisect_left(places, begun)
             if place:

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from calendar import isleap
 from collections.abc import Iterator
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from tenure.triggers.effort import spend
 
@@ -91,12 +91,11 @@ class Days:
 
     def _of_year(self, year: int) -> tuple[int, tuple[int, ...]]:
         """The first day of a year, and how many days after it the matching ones are."""
-        begin = date(year, 1, 1).toordinal()
-        length = 366 if isleap(year) else 365
-        kind = (begin % 7, length)
+        begin, kind = _year(year)
         found = self._kinds.get(kind)
         if found is None:
             spend(250)
+            length = kind[1]
             found = tuple(n for n in range(length) if self._matches(begin + n, n, length))
             self._kinds[kind] = found
         return begin, found
@@ -110,6 +109,13 @@ class Days:
         if self._year_days and self._year_days.isdisjoint((place + 1, place - length)):
             return False
         return not self._month_days or not self._month_days.isdisjoint((day.day, _from_end(day)))
+
+
+@cache
+def _year(year: int) -> tuple[int, tuple[int, int]]:
+    """Its first day, and its kind."""
+    begin = date(year, 1, 1).toordinal()
+    return begin, (begin % 7, 366 if isleap(year) else 365)
 
 
 def _from_end(day: date) -> int:

@@ -110,13 +110,14 @@ class RRule(Bounded):
         put, zone, first = object.__setattr__, self.options.zone, self.options.first
         assert first is not None
         last, instant = self.last, None
-        if last is None:
+        if last is None and self._recurrence.nth(0) is not None:
             clock = clock_of(parts, start)
             counted = Counted(self._recurrence, clock, self._policy, start, first)
             instant = counted.last(parts.count or 0)
-            last = None if instant is None else moments.wall(instant, zone)
-            if last is None and self._recurrence.nth(0) is not None:
+            if instant is None:
                 last = self._recurrence.until(_NEVER)  # the last one of the calendar
+            else:
+                last = moments.wall(instant, zone)
         with suppress(OverflowError):  # so close to the end of the calendar that it is no limit
             if last is not None:
                 put(self, "_last", last if last.tzinfo else self._policy.instant(last))

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from datetime import date, datetime, time, tzinfo
 from typing import TYPE_CHECKING
 
 from tenure.triggers.effort import AtMost, Exhausted, spend
 from tenure.triggers.moments import resolve
+from tenure.triggers.stretches import Stretches
 from tenure.triggers.walls import INSTANT
 
 if TYPE_CHECKING:
     from tenure.triggers.base import Bounded
 
-FEW = 50
-"""So many excluded times are gone through each time."""
-MOST = 250_000
-"""What finding them may cost: half of what reading a trigger may. The rest is gone through."""
+FEW, LITTLE = 50, 2_000
+"""So few excluded times are gone through when they are met, if that costs no more than this."""
+MOST = 430_000
+"""What finding them may cost: nearly all that reading a trigger may. The rest is found when met."""
 
 
 class Runs:
-    """The stretches in which each time of a rule is excluded; not necessarily all of them."""
+    """The stretches in which each time of a rule is excluded, as far as they were met."""
 
-    __slots__ = ("_begins", "_ends")
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._begins: list[datetime] = []
-        self._ends: list[datetime] = []
-
-    def end(self, moment: datetime) -> datetime:
-        """The end of the stretch that this time is in; the time itself if it is in none."""
-        place = bisect_right(self._begins, moment) - 1
-        return moment if place < 0 else max(moment, self._ends[place])
-
-    def begin(self, moment: datetime) -> datetime:
-        place = bisect_right(self._begins, moment) - 1
-        return moment if place < 0 or self._ends[place] < moment else self._begins[place]
+        self._known = Stretches[datetime]()
 
     @classmethod
     def of(cls, trigger: Bounded) -> Runs:
+        """With all of them, if it takes long to go through them."""
         found = cls()
-        if len(trigger.options.except_dates) <= FEW or not trigger.complete:
+        if not trigger.options.except_dates or not trigger.complete:
             return found
         try:
             with AtMost(MOST):
@@ -51,27 +42,68 @@ class Runs:
             pass  # the calendar ends
         return found
 
+    def after(self, trigger: Bounded, found: datetime | None) -> datetime | None:
+        """The first time from `found` on, which is one of the rule, that is not excluded."""
+        begin, end, options = found, found, trigger.options
+        try:
+            while found is not None and (options.last is None or found <= options.last):
+                entry = trigger.excluded(found)
+                if entry is None:
+                    return found
+                spend(10)
+                known = self._known.around(found)
+                end = options.past(found, entry) if known is None else known[1]
+                found = trigger._after(end)
+        finally:
+            self._remember(begin, end)
+        return None
+
+    def until(self, trigger: Bounded, found: datetime | None) -> datetime | None:
+        """The last time up to `found`, which is one of the rule, that is not excluded."""
+        begin, end, options = found, found, trigger.options
+        try:
+            while found is not None and (options.first is None or found >= options.first):
+                entry = trigger.excluded(found)
+                if entry is None:
+                    return found
+                spend(10)
+                known = self._known.around(found)
+                begin = options.before(found, entry) if known is None else known[0]
+                found = trigger._until(begin - INSTANT)
+        finally:
+            self._remember(begin, end)
+        return None
+
+    def _remember(self, begin: datetime | None, end: datetime | None) -> None:
+        if begin is not None and end is not None and begin < end:  # a single time is found as fast
+            self._known.add(begin, end)
+
     def _find(self, trigger: Bounded) -> None:
         options = trigger.options
-        begins = [_begin(entry, options.zone) for entry in options.except_dates]
-        for begin in sorted(begins):
-            spend(5)
-            if self._ends and begin <= self._ends[-1]:
-                continue
-            found = trigger._after(begin - INSTANT)
-            entry = None if found is None else trigger.excluded(found)
-            if found is None or entry is None:
-                continue
-            self._begins.append(found)
-            self._ends.append(found)
-            while found is not None and entry is not None:
-                spend(10)
-                self._ends[-1] = options.past(found, entry)
-                found = trigger._after(self._ends[-1])
-                entry = None if found is None else trigger.excluded(found)
+        begins = sorted(_instant(entry, options.zone) for entry in options.except_dates)
+        if len(begins) <= FEW and _cost(trigger, begins) <= LITTLE:
+            return
+        reached = begins[0] - INSTANT
+        for begin in begins:
+            spend(0.5)
+            if begin > reached:
+                spend(5)
+                found = self.after(trigger, trigger._after(begin - INSTANT))
+                if found is None:
+                    return
+                reached = found
 
 
-def _begin(entry: date | datetime, zone: tzinfo) -> datetime:
+def _cost(trigger: Bounded, begins: list[datetime]) -> float:
+    """What it takes to go through them, judged by some."""
+    some, trial = begins[:: len(begins) // 3 or 1], AtMost(MOST)
+    with trial:
+        for begin in some:
+            trigger._after(begin)
+    return (10 + trial.spent / len(some)) * len(begins)
+
+
+def _instant(entry: date | datetime, zone: tzinfo) -> datetime:
     if not isinstance(entry, datetime):
         entry = datetime.combine(entry, time.min)
     return resolve(entry, zone)

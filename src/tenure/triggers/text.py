@@ -7,8 +7,8 @@ at 2026-12-31T18:00                   rrule FREQ=MONTHLY;BYDAY=-1FR
 
 Options follow as name=value, under their names in Python: tz=Europe/Berlin start=2026-01-01
 end=2026-12-31 except_dates=2026-12-24,2026-12-25 jitter=30s gap=skip fold=both; for cron also
-dialect=apscheduler, for every immediately=yes. The stored form, a JSON object, is understood as
-well.
+dialect=apscheduler, for every immediately=yes, for at keep=no. The stored form, a JSON object, is
+understood as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tenure.triggers.every import every
 from tenure.triggers.rrule import rrule
 from tenure.triggers.stored import load
 
-_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold|dialect|immediately)=(\S*)")
+_OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold|dialect|immediately|keep)=(\S*)")
 _UNITS = {
     "seconds": ("s", "sec", "secs", "second", "seconds"),
     "minutes": ("m", "min", "mins", "minute", "minutes"),
@@ -86,7 +86,7 @@ def parse(text: str, **options: Any) -> Trigger:
 
 
 def _check_options(text: str, kind: str, options: dict[str, Any]) -> None:
-    for option, only in (("dialect", "cron"), ("immediately", "every")):
+    for option, only in (("dialect", "cron"), ("immediately", "every"), ("keep", "at")):
         if option in options and kind != only:
             raise InvalidTrigger(f"{brief(text)} is not a trigger: {option}= belongs to {only}.")
 
@@ -133,9 +133,9 @@ def _advice(words: list[str]) -> str:
 def _option(name: str, value: str) -> Any:
     if name == "except_dates":
         return value.split(",")
-    if name == "immediately":
+    if name in ("immediately", "keep"):
         if value.lower() not in _YES | _NO:
-            raise InvalidTrigger(f"immediately={brief(value)}: write yes or no.")
+            raise InvalidTrigger(f"{name}={brief(value)}: write yes or no.")
         return value.lower() in _YES
     return seconds("jitter", value) if name == "jitter" else value
 

@@ -108,7 +108,9 @@ class Rule:
         return sorted(wall for wall in [*shown.passes, *skipped] if self.matches(wall))
 
     def _instant(self, shown: Clocks, moment: datetime | None) -> datetime | None:
-        return shown.first(moment) if moment is not None and moment.tzinfo is None else moment
+        if moment is None or moment.tzinfo is not None:
+            return moment
+        return shown.passes[moment][-1] if moment.fold else shown.first(moment)
 
     def _last(self, shown: Clocks) -> datetime | None:
         if self.end is None or isinstance(self.end, datetime):

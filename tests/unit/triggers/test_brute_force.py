@@ -3,13 +3,17 @@ others, in all zones."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 
 import pytest
 
-from tenure.triggers import cron
+from tenure.triggers import Trigger, cron, every, rrule
+from tenure.triggers.options import Fold, Gap
 from tests.faults.torture.__main__ import main as torture
-from tests.unit.triggers.brute_force import Rule, cron_matches
+from tests.unit.triggers.brute_force import Rule, cron_matches, every_matches
+from tests.unit.triggers.brute_force_rrule import rrule_matches
 from tests.unit.triggers.random_triggers import Case, Cases, changes, check_days
 
 ZONES = {
@@ -30,8 +34,52 @@ ZONES = {
 def test_triggers_are_as_brute_force_says(zone: str) -> None:
     found = changes(zone, ZONES[zone], ZONES[zone])
     assert len(found) >= 2
-    looked_at = [Cases(zone, change, seed).case().check() for change in found for seed in range(6)]
+    looked_at = [Cases(zone, change, seed).case().check() for change in found for seed in range(8)]
     assert sum(map(bool, looked_at)) > len(looked_at) / 2, "most of them occur"
+
+
+BERLIN, SANTIAGO = "Europe/Berlin", "America/Santiago"
+SKIPPED, TWICE = datetime(2026, 3, 29, 2, 30), datetime(2026, 10, 25, 2, 30)  # noqa: DTZ001
+SECOND, SATURDAY = TWICE.replace(fold=1), date(2026, 4, 4)
+MINUTES = "*/15 * * * *"
+POLICIES: list[tuple[Gap, Fold]] = [("after", "first"), ("after", "second"), ("skip", "both")]
+EDGES: dict[str, tuple[Callable[[], Trigger], Rule]] = {
+    **{
+        f"every {start:%B} {gap} {fold}": (
+            partial(every, days=1, start=start, tz=BERLIN, gap=gap, fold=fold),
+            Rule(BERLIN, every_matches(start, 1, 0), gap, fold, start),
+        )
+        for start in (SKIPPED, TWICE)
+        for gap, fold in POLICIES
+    },
+    "rrule": (
+        partial(rrule, "FREQ=DAILY", start=SKIPPED, tz=BERLIN),
+        Rule(BERLIN, rrule_matches("FREQ=DAILY", SKIPPED), "after", "first", SKIPPED),
+    ),
+    "end of a day": (
+        partial(cron, MINUTES, end=SATURDAY, tz=SANTIAGO),
+        Rule(SANTIAGO, cron_matches(MINUTES), "skip", "both", end=SATURDAY),
+    ),
+    "start in the second pass": (
+        partial(cron, MINUTES, start=SECOND, tz=BERLIN, jitter=60),
+        Rule(BERLIN, cron_matches(MINUTES), "skip", "both", start=SECOND),
+    ),
+    "end in the second pass": (
+        partial(cron, MINUTES, end=SECOND, tz=BERLIN, jitter=60),
+        Rule(BERLIN, cron_matches(MINUTES), "skip", "both", end=SECOND),
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "rule"), EDGES.values(), ids=EDGES)
+def test_bounds_at_a_change_are_as_brute_force_says(
+    make: Callable[[], Trigger], rule: Rule
+) -> None:
+    bound, three = rule.start or rule.end, timedelta(days=3)
+    (change,) = (
+        moment for moment in changes(rule.zone, 2026, 2026) if f"{moment:%Y-%m}" == f"{bound:%Y-%m}"
+    )
+    assert Case(f"{rule}", make, rule, change - three, change + three).check()
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tenure.errors import InvalidTrigger
-from tenure.triggers import Every, every, load
+from tenure.triggers import Every, dump, every, load
 from tests.unit.triggers.trigger_oracle import first
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -79,6 +79,15 @@ def test_naive_start_is_in_the_zone() -> None:
 def test_without_an_anchor_there_are_no_times() -> None:
     with pytest.raises(InvalidTrigger, match="anchor"):
         every(seconds=1).next(NOON)
+
+
+def test_fraction_is_rounded_to_microseconds() -> None:
+    trigger = every(seconds=1 / 3, start=NOON)
+    assert [moment - NOON for moment in first(trigger, NOON, 4)] == [
+        timedelta(microseconds=n * 333_333) for n in range(1, 5)
+    ]
+    assert trigger.latest(NOON + timedelta(seconds=1)) == NOON + timedelta(microseconds=999_999)
+    assert load(dump(trigger)) == trigger
 
 
 def test_nothing_drifts_in_a_million_intervals() -> None:

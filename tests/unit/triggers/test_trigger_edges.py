@@ -226,6 +226,7 @@ def test_what_comes_after_the_count_is_after_the_end() -> None:
     assert "it ends at Sun 2026-10-25 02:30 CEST" in told.text
 
 
+SECOND_PASS = datetime(2026, 10, 25, 2, 30, fold=1)  # noqa: DTZ001
 # -- stored ---------------------------------------------------------------------------------------
 
 
@@ -238,6 +239,10 @@ def test_what_comes_after_the_count_is_after_the_end() -> None:
         cron("0 7 * * *", start="2026-01-01", end="2026-02-01"),
         at(SKIPPED, end="2027-01-01"),
         rrule("FREQ=DAILY", start=SKIPPED),
+        every(hours=1, start=SECOND_PASS),
+        every(days=1, start=SECOND_PASS, end="2027-01-01"),
+        cron("* * * * *", start=SECOND_PASS, end=SECOND_PASS),
+        rrule("FREQ=DAILY", start=SECOND_PASS),
     ],
     ids=str,
 )
@@ -247,6 +252,16 @@ def test_what_was_stored_may_still_be_given_a_zone(trigger: Trigger, zone: str |
     assert stored == trigger
     assert stored.zoned(zone) == trigger.zoned(zone)
     assert load(dump(trigger.zoned(zone))) == trigger.zoned(zone)
+
+
+def test_second_pass_is_stored_where_it_may_matter() -> None:
+    trigger = load(dump(every(days=1, start=SECOND_PASS))).zoned(BERLIN)
+    assert trigger.next(datetime(2026, 10, 24, tzinfo=UTC)) == datetime(
+        2026, 10, 25, 1, 30, tzinfo=UTC
+    )
+    told = dump(cron("0 7 * * *", start=SECOND_PASS, end="2027-01-01"))
+    assert '"start":"2026-10-25T02:30:00 second"' in told
+    assert '"end":"2027-01-01T23:59:59.999999"' in told  # as ever
 
 
 def test_declarations_keep_their_digests() -> None:

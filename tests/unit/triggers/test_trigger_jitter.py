@@ -92,6 +92,12 @@ def test_nominal_times_are_not_moved() -> None:
             1800,
             "03:00 CEST .* and .*-03-29 03:30 CEST",
         ),
+        # So dense that the first hundreds are of one day, on a date that is a Sunday in 2033.
+        (
+            lambda jitter: cron("1-59/2 0-59 2,3 27 3 *", tz="Europe/Berlin", jitter=jitter),
+            1,
+            "Sun 2033-03-27 03:00 CEST .* and Sun 2033-03-27 03:00:01 CEST",
+        ),
         (
             lambda jitter: cron("0 */2 * * *", tz="Europe/Berlin", fold="both", jitter=jitter),
             3600,

@@ -20,7 +20,7 @@ EXAMPLES: dict[str, Trigger] = {
 
 
 def test_every_type_is_known() -> None:
-    assert KNOWN == {"at": (1,), "cron": (1, 2), "every": (1, 2, 3, 4), "rrule": (1,)}
+    assert KNOWN == {"at": (1, 2), "cron": (1, 2), "every": (1, 2, 3, 4), "rrule": (1,)}
     assert set(EXAMPLES) == set(KNOWN)
 
 
