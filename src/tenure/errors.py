@@ -40,11 +40,15 @@ if TYPE_CHECKING:
     from tenure.model import LeaseRecord, RunRecord, Schedule
 
 
+STAGES = ("workers", "connect", "migrate", "check", "campaign", "serve")
+"""Of a start, one after the other: see node/stages.py."""
+
+
 class TenureError(Exception):
     """Something in Tenure went wrong."""
 
     stage: str | None = None
-    """While starting: the stage that failed, of those in node/stages.py."""
+    """While starting: the stage that failed, of `STAGES` or the application's own."""
 
     def __str__(self) -> str:
         """One line, whatever came into it from a store, a server or a driver."""
@@ -199,3 +203,14 @@ def _is_delay(value: object, most: float) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return value <= most  # NaN is not
+
+
+def mark(error: Exception, stage: str) -> None:
+    """Let it say at which stage a start stopped. Once: the first to know does."""
+    among = f" of {', '.join(STAGES)}" if stage in STAGES else ""
+    note = f"Startup stopped at stage {stage!r}{among}."
+    if note in getattr(error, "__notes__", ()):
+        return
+    if isinstance(error, TenureError):
+        error.stage = stage
+    error.add_note(note)

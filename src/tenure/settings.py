@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from tenure.errors import ConfigError
 from tenure.model import LONGEST_TTL
 from tenure.printable import brief, nearest
 
+P = ParamSpec("P")
+T = TypeVar("T")
 TTL_LIMITS = (0.5, LONGEST_TTL)
 RESULT_LIMIT = 8_192
 LENT_CONNECTIONS = 5
@@ -58,8 +61,8 @@ class Settings:
     queues: tuple[str, ...] = ()
     """The queues whose tasks this node executes. Empty: all of them."""
     lent_connections: int | None = None
-    """How many connections transactional tasks have at a time, on PostgreSQL; 5 unless given, or
-    `concurrency` if that is less."""
+    """How many connections transactional tasks have at a time, on PostgreSQL, and so many more the
+    consumers; 5 unless given, or `concurrency` if that is less."""
     leads: bool = True
     """May this node lead? False: it only executes."""
     batch: int = 1_000
@@ -179,6 +182,20 @@ def check_keywords(what: str, given: Iterable[str], *known: Iterable[str]) -> No
                 f"{what}() takes no argument {name!r}.{nearest(name, names)} It takes"
                 f" {', '.join(names)}."
             )
+
+
+def named_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a public function refuse keyword arguments that it does not have in these words."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = [name for name in names if name != "self"]
+
+    @functools.wraps(function)
+    def called(*args: P.args, **given: P.kwargs) -> T:
+        check_keywords(function.__name__, given, known)
+        return function(*args, **given)
+
+    return called
 
 
 def check_ttl(ttl: float) -> None:

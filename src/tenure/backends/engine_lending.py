@@ -35,7 +35,9 @@ _real = SystemClock()
 _BEGIN = (
     "SELECT pg_catalog.set_config('tenure.lent', '1', true),"
     " pg_catalog.set_config('statement_timeout', '{limit}', true),"
-    " pg_catalog.set_config('idle_in_transaction_session_timeout', '{limit}', true)"
+    " pg_catalog.set_config('idle_in_transaction_session_timeout', '{limit}', true),"
+    " CASE WHEN pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 170000"
+    " THEN pg_catalog.set_config('transaction_timeout', '{limit}', true) END"
 )
 _CHECK = (
     "SET CONSTRAINTS ALL IMMEDIATE",

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from tenure.backends.base import Backend, LeaseBackend, Place, Scheme
 from tenure.backends.engines import made_by, url_of
+from tenure.backends.handed_in import RedisClient
 from tenure.backends.urls import (
     POSTGRES,
     REDIS,
@@ -99,7 +100,7 @@ def resolve_leases(store: object) -> str | object:
 
 
 def is_redis(store: object) -> bool:
-    return made_by(store, "redis", "valkey")
+    return isinstance(store, RedisClient) or made_by(store, "redis", "valkey")
 
 
 def parse(
@@ -123,9 +124,9 @@ def parse_leases(
     """The same for leases alone, which may also be in Redis: by URL, or as a client has it."""
     if is_redis(store):
         check_redis_namespace(namespace)
-        return lambda: _make(
-            "redis", "RedisBackend", client=store, namespace=namespace, clock=clock
-        )
+        given = store if isinstance(store, RedisClient) else RedisClient(store)
+        settings = {"namespace": namespace, "clock": clock, "prefix": given.prefix}
+        return lambda: _make("redis", "RedisBackend", client=given.client, **settings)
     check_namespace(namespace)
     url = resolve(store)
     return _scheme(url, _LEASE_FORMS).parse(Place(url, namespace, clock, limit))

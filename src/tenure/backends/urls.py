@@ -170,21 +170,26 @@ def check_server(url: str) -> None:
 
 def check_redis_database(form: str, path: str) -> None:
     """Refuse a database that redis-py would pass over in silence, to use number 0 instead."""
-    if form == "cluster":
-        if path not in ("", "/", "/0"):
-            raise ConfigError(
-                "this Redis URL names a database, and a cluster has only database 0. Write"
-                " redis+cluster://host:7000, and use namespace= to keep applications apart."
-            )
+    if is_redis_database(form, path):
         return
-    form, before = (
-        ("redis+sentinel://host/service/0", "(?:/[^/]*)?") if form else ("redis://host/0", "")
-    )
-    if re.fullmatch(rf"{before}(?:/[0-9]{{0,9}})?/?", path) is None:
+    if form == "cluster":
         raise ConfigError(
-            f"the database in this Redis URL is not a number. Write {form}, and use namespace= to"
-            " give leases a place with a name."
+            "this Redis URL names a database, and a cluster has only database 0. Write"
+            " redis+cluster://host:7000, and use namespace= to keep applications apart."
         )
+    form = "redis+sentinel://host/service/0" if form else "redis://host/0"
+    raise ConfigError(
+        f"the database in this Redis URL is not a number. Write {form}, and use namespace= to"
+        " give leases a place with a name."
+    )
+
+
+def is_redis_database(form: str, path: str) -> bool:
+    """Is a URL's path one that redis-py understands?"""
+    if form == "cluster":
+        return path in ("", "/", "/0")
+    before = "(?:/[^/]*)?" if form else ""
+    return re.fullmatch(rf"{before}(?:/[0-9]{{0,9}})?/?", path) is not None
 
 
 def _is_path(path: str) -> bool:

@@ -33,7 +33,7 @@ class LeaseTakenOver(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LeaseHeldElsewhere(Fact):
-    """Wanted and not had: somebody else holds it. Not an error."""
+    """Wanted and not had: another holder has it. Not an error."""
 
     name = "lease.held"
     level = logging.DEBUG

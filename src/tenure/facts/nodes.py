@@ -19,7 +19,7 @@ class StartStage(Fact):
 
 @dataclass(frozen=True, slots=True)
 class StartFailed(Fact):
-    """A start ended at this stage; the same error is raised to whoever started."""
+    """A start ended at this stage; the caller of `start` gets the same error."""
 
     name = "start.failed"
     level = logging.ERROR
@@ -62,7 +62,7 @@ class NodeReady(Fact):
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed(Fact):
-    """The first failure of a row of them. The service tries again by itself."""
+    """The first of several failures in a row. The service tries again by itself."""
 
     name = "store.unavailable"
     level = logging.WARNING
@@ -79,7 +79,7 @@ class StoreRecovered(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ServiceFailed(Fact):
-    """A defect of Tenure or of the store: the step is tried again, but somebody should look."""
+    """A defect of Tenure or of the store: the step is tried again, but needs a look."""
 
     name = "service.failed"
     level = logging.ERROR

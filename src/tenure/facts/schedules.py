@@ -44,7 +44,7 @@ class ScheduleSetAside(Fact):
 @dataclass(frozen=True, slots=True)
 class SchedulePutOff(Fact):
     """Newer code wrote its trigger, and it waits for a leader that knows it; or its firing failed
-    three times all by itself. The others fire."""
+    three times in a transaction of its own. The others fire."""
 
     name = "schedule.put_off"
     level = logging.WARNING

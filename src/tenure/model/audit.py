@@ -15,7 +15,7 @@ LONGEST_WORD, LONGEST_TEXT = 200, 500
 
 @dataclass(frozen=True, slots=True)
 class NewAction:
-    """A change that somebody has asked for. Each part is one printable line, cut if it is long."""
+    """A change that was asked for. Each part is one printable line, cut if it is long."""
 
     actor: str
     place: str

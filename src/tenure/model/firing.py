@@ -70,6 +70,8 @@ class Firing(NamedTuple):
     """The anchored trigger of a schedule that was never planned."""
     target: str = "task"
     """What its schedule makes. It is stale if that is something else by now."""
+    put_away: bool = False
+    """Its schedule has no further time, and is not to be kept: `at(…, keep=False)`."""
 
 
 @dataclass(frozen=True, slots=True)

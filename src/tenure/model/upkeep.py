@@ -23,6 +23,8 @@ class Backlog:
     oldest_waiting: datetime | None
     term: int = 0
     """The term in office; 0 if none ever was."""
+    oldest_lock: datetime | None = None
+    """When the lock key that is held longest was taken, by a claim that is still there."""
 
 
 class Severity(StrEnum):

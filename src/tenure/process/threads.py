@@ -39,6 +39,16 @@ class Threads:
             self._threads.append(thread)
         self._jobs.put(job)
 
+    def submit_or_do(self, job: _Job) -> None:
+        """The same, but done at once on the calling thread if the process ends: from Python 3.12 on
+        no thread can be started then, not even by what `atexit` calls."""
+        try:
+            self.submit(job)
+        except RuntimeError:
+            if threading.main_thread().is_alive():
+                raise
+            job()
+
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Have it done and await its result. Giving up waiting does not stop it."""
         return await self.begin(function, *args)
@@ -63,7 +73,7 @@ class Threads:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(answer, result, error)
 
-        self.submit(job)
+        self.submit_or_do(job)
         return future
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tenure.errors import ConfigError
+from tenure.errors import ConfigError, mark
 from tenure.printable import brief
 
 USUAL = "WEB_CONCURRENCY"
@@ -46,5 +46,5 @@ def check_workers(*names: str, supported: int = 1) -> None:
 
 def _stopped(message: str) -> ConfigError:
     error = ConfigError(message)
-    error.stage = STAGE
+    mark(error, STAGE)
     return error

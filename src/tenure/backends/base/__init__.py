@@ -54,7 +54,7 @@ from tenure.backends.base.capabilities import (
     Upkeep,
 )
 from tenure.backends.base.copying import Copies, CopyMark, CopySide
-from tenure.backends.base.events import UNREAD_KEPT, EventStore
+from tenure.backends.base.events import UNREAD_KEPT, EventStore, unread_kept
 from tenure.backends.base.leases import FREE_AFTER, KEPT_LINES, OWN, LeaseStore
 from tenure.backends.base.office import Office
 from tenure.backends.base.overview import LAST_OF_ERROR, OverviewStore
@@ -112,4 +112,5 @@ __all__ = [
     "Upkeep",
     "Wakeups",
     "lease_topic",
+    "unread_kept",
 ]

@@ -109,8 +109,8 @@ class Lender(Protocol):
 
     - What the task writes and the result of its run commit together, or neither does. A transaction
       that is left without a commit is rolled back.
-    - Whoever finds all connections lent waits for `LEND_WITHIN` seconds at the most, and then gets
-      `StoreUnavailable`; within the task's limit in any case, else `TimeoutError`.
+    - A caller that finds all connections lent waits for `LEND_WITHIN` seconds at the most, and then
+      gets `StoreUnavailable`; within the task's limit in any case, else `TimeoutError`.
     - A transaction that stays open for too long is ended by the store or here, whatever the task
       does meanwhile. While it is open, leases are renewed, and after that anything else goes on.
     - Nothing that a task sets or leaves in its session is seen by the next one. (On connections of
@@ -209,7 +209,8 @@ class KnowsNamespaces(Protocol):
     """A store that can say which namespaces it has: the name of one that nobody has is mistyped."""
 
     async def namespaces(self) -> list[str]:
-        """Those in which a schedule is stored or a node has run, by name; the first hundred."""
+        """Those in which a schedule is stored or a node has run, or where there are only leases a
+        lease was granted; by name, the first hundred."""
         ...
 
 

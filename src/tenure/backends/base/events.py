@@ -9,8 +9,11 @@ from typing import Protocol
 from tenure.model import EventGroup, Fence, LoggedEvent, NewEvent, PrunedEvents
 
 UNREAD_KEPT = 28 * 86_400.0
-"""How many seconds events are kept that a group or relay has not read, or four times `retention`
-if that is longer."""
+
+
+def unread_kept(retention: float) -> float:
+    """How many seconds events are kept that a group or relay has not read."""
+    return max(4 * retention, UNREAD_KEPT)
 
 
 class EventStore(Protocol):
@@ -63,6 +66,10 @@ class EventStore(Protocol):
         """Events, newest first, also those without a position: those of `ids` that exist, or
         without `ids` all of them, up to `limit`. `topic`, `type` and `key` narrow that down. So
         does `below`, to those with a position lower than this one."""
+        ...
+
+    async def unplaced(self) -> LoggedEvent | None:
+        """The oldest event without a position; None if all have one."""
         ...
 
     # -- groups -----------------------------------------------------------------------------------

@@ -132,8 +132,11 @@ class LeaseStore(Protocol):
         """The lease as it is now; None if it was never held, or was forgotten."""
         ...
 
-    async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        """All leases whose names start with `prefix`, by name."""
+    async def all(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[LeaseRecord]:
+        """All leases whose names start with `prefix`, by name, in the order of code points; with
+        `after`, those behind that name; at most `limit`."""
         ...
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:

@@ -95,6 +95,8 @@ class ScheduleStore(Protocol):
         - For each that lands, the missed stretch and the occurrences are inserted under their
           unique key, with a run for each occurrence, and the schedule moves on. If it was put off,
           that reason is cleared. An occurrence that exists already is not fired again.
+        - A schedule that lands with `put_away` is removed, as `prune` removes what has ended: its
+          runs go on and its history stays. What code declares is marked instead, and not listed.
         - If the schedule emits, each occurrence makes an event instead of a run, in the order of
           the occurrences: `EventStore.append` says how. Its id is `occurrence_event`, its time the
           nominal one, its subject the schedule's name. A firing with another `target` than its
@@ -163,7 +165,7 @@ class ScheduleStore(Protocol):
 
     async def backlog(self, scope: str) -> Backlog:
         """How much work is waiting, and which term is in office in this scope. Counting ends at
-        `BACKLOG_COUNTED`."""
+        `BACKLOG_COUNTED`, and so does the search for the oldest lock."""
         ...
 
 

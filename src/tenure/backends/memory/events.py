@@ -70,6 +70,9 @@ class MemoryEvents:
         ]
         return found[: limit if ids is None else None]
 
+    async def unplaced(self) -> LoggedEvent | None:
+        return next((e for e in self._tables.events.values() if not e.position), None)
+
     async def follow(self, topic: str, group: str, *, from_now: bool = False) -> bool:
         t = self._tables
         if (topic, group) in t.groups:

@@ -178,8 +178,11 @@ class MemoryLeases:
         lease = self._leases.get(name)
         return None if lease is None else self._record(lease)
 
-    async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        return [self._record(x) for n, x in sorted(self._leases.items()) if n.startswith(prefix)]
+    async def all(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[LeaseRecord]:
+        names = sorted(n for n in self._leases if n.startswith(prefix) and n > after)
+        return [self._record(self._leases[name]) for name in names[:limit]]
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         found = [t for t in reversed(self._history) if name is None or t.name == name]

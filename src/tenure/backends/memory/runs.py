@@ -346,7 +346,7 @@ class MemoryRuns(MemoryAttempts):
         count = len(runs) + len(old)
         if dry_run:
             return Pruned(count)
-        t.put_away(before, limit)
+        t.put_away_old(before, limit)
         last = t.runs[runs[-1]].finished_at if runs else None
         for run_id in runs:
             run = t.runs.remove(run_id)

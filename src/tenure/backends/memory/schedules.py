@@ -178,6 +178,8 @@ class MemorySchedules:
                 next_due=firing.next_due,
                 reason=None,
             )
+            if firing.put_away:
+                t.put_away([t.schedules[firing.uid]])
         for fault in faults:
             self._set_aside(fault)
         if fired:
@@ -252,14 +254,17 @@ class MemorySchedules:
         now = t.clock.now()
         planned = [s.next_due for s in t.schedules.values() if s.active and s.next_due]
         waiting = [r.due for r in t.runs.values() if r.state is RunState.WAITING]
+        claimed = [r for r in t.runs.values() if r.state is RunState.CLAIMED]
+        held = [r.claimed_at for r in claimed if r.lock is not None and r.claimed_at is not None]
         return Backlog(
             now=now,
             due=min(sum(at <= now for at in planned), BACKLOG_COUNTED),
             next_due=min(planned, default=None),
             waiting=min(len(waiting), BACKLOG_COUNTED),
-            claimed=min(sum(r.state is RunState.CLAIMED for r in t.runs.values()), BACKLOG_COUNTED),
+            claimed=min(len(claimed), BACKLOG_COUNTED),
             oldest_waiting=min(waiting, default=None),
             term=self._office.term(scope),
+            oldest_lock=min(held, default=None),
         )
 
     def _due(self, schedule: Schedule) -> DueSchedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -259,7 +259,7 @@ class MemoryTables:
             self.occurrences[schedule.uid, Kind.PLANNED, first.isoformat()] = stretch
         return int(known is not None or self.record(stretch))
 
-    def put_away(self, before: datetime, limit: int) -> None:
+    def put_away_old(self, before: datetime, limit: int) -> None:
         """Schedules that ended before then, and of which nothing is on record."""
         recorded = {uid for uid, _, _ in self.occurrences}
         ended = [
@@ -268,7 +268,11 @@ class MemoryTables:
             if s.active and s.next_due is None and s.reason is None and s.updated_at < before
             if s.uid not in recorded
         ]
-        for schedule in ended[:limit]:
+        self.put_away(ended[:limit])
+
+    def put_away(self, ended: Iterable[Schedule]) -> None:
+        """As removed; what code declares is marked, and stays."""
+        for schedule in ended:
             if schedule.spec.app is None:
                 del self.schedules[schedule.uid]
             else:

@@ -183,15 +183,19 @@ class PostgresBackend:
         )
 
     def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._for_the_rest.url, application_name=CONSUMER)
+        connection = psycopg.connect(self._for_the_rest.url, application_name=CONSUMER)
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return connection
 
     def begin(self, connection: psycopg.Connection[Any], idle: float) -> None:
         connection.execute(_BEGIN_IDLE, [str(int(idle * 1000))])
 
     async def connect_async(self) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(
+        connection = await psycopg.AsyncConnection.connect(
             self._for_the_rest.url, application_name=CONSUMER
         )
+        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        return connection
 
     async def begin_async(self, connection: psycopg.AsyncConnection[Any], idle: float) -> None:
         await connection.execute(_BEGIN_IDLE, [str(int(idle * 1000))])

@@ -106,6 +106,11 @@ async def long_writers(database: Transactions, moment: float) -> Rows:
     return [s for s in await database.one(_SQL["writers"], values) if s["id"] in first]
 
 
+def many_locks(database: Transactions) -> Awaitable[Rows]:
+    """The sessions that hold much of the server's lock table."""
+    return database.one(_SQL["many_locks"], {})
+
+
 def is_locked(error: StoreError) -> bool:
     """Did the statement give up waiting for a lock?"""
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from tenure.backends.base.copying import (
     MOST_TERM,
@@ -25,9 +26,11 @@ from tenure.backends.base.copying import (
     Row,
     Value,
 )
+from tenure.backends.postgres.connections.session import PATH
 from tenure.backends.postgres.errors import translate
 from tenure.backends.postgres.statements import PACKAGE, literal, quoted, statements
 from tenure.backends.shared import copy_marks
+from tenure.backends.shared.numbering import NUMBERS, is_number
 from tenure.backends.shared.sql import load
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.process.clock import SystemClock, from_micros
@@ -86,8 +89,8 @@ class PostgresCopySide:
         until = _real.monotonic() + PATIENCE
         while True:
             try:
-                with self._guarded(), self._c.transaction():
-                    self._run(_sql["begin"])
+                with self._begun():
+                    self._run(_sql["begin_to_write"])
                     self._run(self._text("alone"))
                     return work()
             except StoreError as error:
@@ -223,14 +226,16 @@ class PostgresCopySide:
         found = {}
         for table, sequence in self._sequences():
             query = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}"  # noqa: S608
-            found[table] = self._number(query)
+            number = self._number(query)
+            found[table] = number if is_number(number) else 0
         return found
 
     def raise_counters(self, counters: dict[str, int]) -> None:
         own = self.counters()
         for table, sequence in self._sequences():
             key = self.tables()[table].key[0]
-            most = self._number(f"SELECT coalesce(max({key}), 0) FROM {self._schema}.{table}")  # noqa: S608
+            given = f"SELECT coalesce(max({key}), 0) FROM {self._schema}.{table}"  # noqa: S608
+            most = self._number(f"{given} WHERE {key} < {NUMBERS}")
             number = max(most, own[table], counters.get(table, 0))
             if number:
                 self._run("SELECT setval(%s::regclass, %s)", [sequence, number])
@@ -292,9 +297,19 @@ class PostgresCopySide:
         return number
 
     def _run(self, query: str, values: Any = None) -> list[Row]:
+        if self._c.info.transaction_status is TransactionStatus.IDLE:
+            with self._begun():
+                return self._run(query, values)
         with self._guarded():
             cursor = self._c.execute(query, values)
             return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        """A transaction in which nothing is called but what is the system's or ours."""
+        with self._guarded(), self._c.transaction():
+            self._c.execute(_sql["begin"], {"path": PATH})
+            yield
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

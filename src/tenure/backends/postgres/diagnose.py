@@ -9,13 +9,14 @@ from psycopg.rows import DictRow
 
 from tenure.backends.address import Address
 from tenure.backends.postgres import migrate, notifications, snapshots
-from tenure.backends.postgres.blockers import long_writers, named
+from tenure.backends.postgres.blockers import described, long_writers, many_locks, named
 from tenure.backends.postgres.connections.connection import Connection
 from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.copying import META
 from tenure.backends.postgres.rights import HAS, Rights, finding
-from tenure.backends.postgres.statements import Rows, as_it_is, quoted
+from tenure.backends.postgres.statements import Rows, as_it_is, literal, quoted
 from tenure.backends.shared import bad_rows, copy_marks
+from tenure.backends.shared.numbering import is_number
 from tenure.errors import SchemaMismatch, TenureError
 from tenure.model import Finding, Severity
 from tenure.model.version import VERSION
@@ -89,6 +90,18 @@ _KINDS = {
 }
 
 
+_SEQUENCES = """
+SELECT c.relname AS table, a.attname AS key, s.last_value,
+       format('%%I.%%I', s.schemaname, s.sequencename) AS name
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attidentity <> '' AND NOT a.attisdropped
+JOIN pg_sequences s
+  ON format('%%I.%%I', s.schemaname, s.sequencename)
+     = pg_get_serial_sequence(format('%%I.%%I', n.nspname, c.relname), a.attname)
+WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND s.last_value IS NOT NULL ORDER BY 1
+"""
+
+
 async def diagnose(database: Database, clock: Clock, address: Address) -> list[Finding]:
     """Each check needs the ones before it; the first that stops the rest ends the list."""
 
@@ -114,15 +127,39 @@ async def diagnose(database: Database, clock: Clock, address: Address) -> list[F
                 *await _tables(connection, database.schema, address),
             ]
 
+    # First, and alone: if the lock table is nearly full, little else can be asked.
+    crowd = await _lock_table(database)
     try:
-        found = await database.use(work)
+        found = await database.use(work) + crowd
     except TenureError as error:
-        return [Finding("server", _PROBLEM, str(error), "Check the URL, the network and the role.")]
+        remedy = "Check the URL, the network and the role."
+        return [Finding("server", _PROBLEM, str(error), remedy), *crowd]
     try:
         found += _open_transactions(await long_writers(database, MOMENT))
         return found + await _rows(database, address)
     except TenureError as error:
         return [*found, Finding("rows", _WARNING, f"they could not be looked at: {error}")]
+
+
+async def _lock_table(database: Database) -> list[Finding]:
+    try:
+        sessions = await many_locks(database)
+    except TenureError:
+        return []  # the next question says why
+    if not sessions:
+        return []
+    who = "; ".join(f"{described(s)} holds {s['locks']:,}" for s in sessions)
+    ends = " or ".join(f"`SELECT pg_terminate_backend({s['pid']})`" for s in sessions if s["pid"])
+    return [
+        Finding(
+            "lock table",
+            _PROBLEM,
+            f"the server has room for {sessions[0]['room']:,} locks or somewhat more, and {who}:"
+            " when it is full, nothing fires, and nobody can connect to any of its databases",
+            f"Find out what it does. To end it, as a superuser or as its role: {ends}."
+            " docs/security.md says how to keep others from taking advisory locks.",
+        )
+    ]
 
 
 def _open_transactions(sessions: Rows) -> list[Finding]:
@@ -305,6 +342,13 @@ async def _rows(database: Database, address: Address) -> list[Finding]:
         keys = ", ".join(f"{quoted(key)} DESC" for key in table.keys) or "1"
         query = f"SELECT * FROM {table.full} ORDER BY {keys} LIMIT {bad_rows.MOST_ROWS}"  # noqa: S608
         findings += bad_rows.examine(table, await database.one(query, {}), as_it_is, address)
+    for row in await database.one(_SEQUENCES, {"schema": database.schema}):
+        if not is_number(row["last_value"]):
+            set_to = f"SELECT setval({literal(row['name'])}, {{highest}})"
+            full = f"{prefix}.{row['table']}"
+            findings.append(
+                bad_rows.of_sequence(row["name"], row["last_value"], full, row["key"], set_to)
+            )
     return findings or [Finding("rows", _OK, "nothing is in them that cannot be there")]
 
 

@@ -16,6 +16,8 @@ DIVISION_BY_ZERO = "22012"
 UNIQUE_VIOLATION = "23505"
 MOVED = "TN001"
 """Our own: `tenure copy` has moved the store, or is about to."""
+_TOO_LONG = "25P03", "25P04"
+"""The server has ended a transaction that took too long. To the driver that is no outage."""
 QUEUE_FULL = (
     "the NOTIFY queue of the PostgreSQL server is full: a session that LISTENs, in any of its"
     f" databases, keeps its transaction open. `{NOWHERE.command('doctor')}` shows the oldest ones,"
@@ -27,6 +29,12 @@ TOO_MANY_CLIENTS = (
     " deputy; a guard has 1. Raise the server's max_connections, or the CONNECTION LIMIT of the"
     " role or of the database; or run fewer processes; or put a pooler in between (PgBouncer)."
 )
+LOCK_TABLE = (
+    "If it is the lock table, a session holds very many locks. As long as anyone can connect,"
+    f" `{NOWHERE.command('doctor')}` names it. Otherwise look for it among the server's processes"
+    " (ps shows role and database), and end it there with kill, or restart the server."
+)
+_LOCKS_FULL = "out of shared memory"
 _TOO_MANY = (
     "too many clients",
     "remaining connection slots",
@@ -35,6 +43,7 @@ _TOO_MANY = (
 )
 """How the server or PgBouncer refuses one more connection; the driver does not give its code."""
 _NOT_REACHED = ("failed to resolve host", "Connection refused", "timeout expired", "No such file")
+_HBA = "Allow this address, user and database in its pg_hba.conf, or use sslmode=require."
 _PASSWORD = "Check user and password in the URL, PGPASSWORD or ~/.pgpass."
 _PORT = "What answers there is not PostgreSQL: check host and port in the URL."
 _SETTINGS = (
@@ -55,10 +64,8 @@ _REFUSALS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("not permitted to log in",), "Allow it with ALTER ROLE … LOGIN, or use another role."),
     (("authentication failed",), _PASSWORD),
     (("no password supplied",), _PASSWORD),
-    (
-        ("no pg_hba.conf entry",),
-        "Allow this address, user and database in its pg_hba.conf, or use sslmode=require.",
-    ),
+    (("no pg_hba.conf entry",), _HBA),
+    (("pg_hba.conf rejects",), _HBA),
     (
         ("permission denied for database",),
         "An administrator allows it with GRANT CONNECT ON DATABASE … TO ….",
@@ -128,6 +135,8 @@ def is_queue_full(error: BaseException | None) -> bool:
 def _advice(text: str) -> str:
     """What to do, if the server's message does not say it."""
     end = "" if text.endswith((".", "?")) else "."
+    if _LOCKS_FULL in text:
+        return f"{end} {LOCK_TABLE}"
     if any(words in text for words in _TOO_MANY):
         return f"{end} {TOO_MANY_CLIENTS}"
     if any(words in text for words in _NOT_REACHED):
@@ -201,7 +210,7 @@ def _translated(error: Exception, rights: Rights | None) -> StoreError:
             f"PostgreSQL is read-only here: {text}. It is a replica, or"
             f" default_transaction_read_only is on: `{NOWHERE.command('doctor')}` says which."
         )
-    if isinstance(error, psycopg.OperationalError | OSError):
+    if isinstance(error, psycopg.OperationalError | OSError) or sqlstate(error) in _TOO_LONG:
         if (advice := _lasting(text)) is not None:
             return StoreError(f"PostgreSQL refused the connection: {text}{advice}")
         return StoreUnavailable(f"PostgreSQL is not available: {text}{_advice(text)}")

@@ -102,6 +102,10 @@ class PostgresEvents:
             values["ids"], statement = list(ids), "of_ids"
         return [_logged(row) for row in await self._database.one(self._sql[statement], values)]
 
+    async def unplaced(self) -> LoggedEvent | None:
+        rows = await self._database.one(self._sql["unplaced"], self._named())
+        return _logged(rows[0]) if rows else None
+
     async def follow(self, topic: str, group: str, *, from_now: bool = False) -> bool:
         return await self._some("follow", topic=topic, name=group, from_now=from_now)
 

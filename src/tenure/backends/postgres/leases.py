@@ -281,8 +281,10 @@ class PostgresLeases:
         rows = await self._database.one(self._sql["read"], self._key(name))
         return self._record(rows[0]) if rows else None
 
-    async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        rows = await self._database.one(self._sql["page"], self._prefixed(prefix))
+    async def all(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[LeaseRecord]:
+        rows = await self._database.one(self._sql["page"], self._prefixed(prefix, after, limit))
         return [self._record(row) for row in rows]
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:

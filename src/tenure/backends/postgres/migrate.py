@@ -48,11 +48,14 @@ CREATE TABLE IF NOT EXISTS {schema}.migration (
     number     integer PRIMARY KEY,
     name       text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
-    version    text NOT NULL
+    version    text NOT NULL,
+    digest     text NOT NULL
 );
 CREATE TABLE IF NOT EXISTS {schema}.meta (key text PRIMARY KEY, value text NOT NULL);
 INSERT INTO {schema}.meta VALUES ('major', '1'), ('serves', '1') ON CONFLICT DO NOTHING;
 """
+
+_COLUMNS = "(number, name, version, digest)"
 
 # Not IF NOT EXISTS, which needs the right to create a schema even if it exists.
 _CREATE_SCHEMA = """
@@ -92,14 +95,14 @@ def as_sql(todo: list[tuple[int, str, str]], schema: str) -> Pending:
         _LEDGER.format(schema=prefix),
     ]
     for (number, name, sql), full in zip(todo, names, strict=True):
-        row = f"({number}, '{name}', '{VERSION}')"
-        note = f"INSERT INTO {prefix}.migration (number, name, version) VALUES {row};"  # noqa: S608
+        row = f"({number}, '{name}', '{VERSION}', '{ledger.digest(sql)}')"
+        note = f"INSERT INTO {prefix}.migration {_COLUMNS} VALUES {row};"  # noqa: S608
         parts += [f"-- {full}", sql.format(schema=prefix).strip(), note]
     return Pending(names, "\n\n".join(part.strip() for part in [*parts, "COMMIT;"]) + "\n")
 
 
 async def check(database: Database) -> list[tuple[int, str, str]]:
-    """What is pending. Refuses tables that are too new for this code."""
+    """What is pending. Refuses tables that are not for this code."""
 
     async def work(connection: Connection) -> list[tuple[int, str, str]]:
         async with database.begun(connection, CHECK_PATIENCE):
@@ -168,10 +171,10 @@ class _Attempt:
             try:
                 await _script(connection, sql.format(schema=schema))
             except _THERE as error:
-                raise ledger.edited(number, title, f"{schema}.", str(error)) from error
+                raise ledger.edited((number, title, sql), f"{schema}.", str(error)) from error
             await connection.execute(
-                f"INSERT INTO {schema}.migration (number, name, version) VALUES (%s, %s, %s)",  # noqa: S608
-                (number, title, VERSION),
+                f"INSERT INTO {schema}.migration {_COLUMNS} VALUES (%s, %s, %s, %s)",  # noqa: S608
+                (number, title, VERSION, ledger.digest(sql)),
             )
         return [f"{number:04d}_{name}" for number, name, _ in todo]
 
@@ -183,9 +186,10 @@ async def pending(connection: Connection, schema: str) -> list[tuple[int, str, s
         return known
     rows = await (await connection.execute(f"SELECT key, value FROM {prefix}.meta")).fetchall()  # noqa: S608
     meta = {row["key"]: row["value"] for row in rows}
-    lines = f"SELECT number, name FROM {prefix}.migration"  # noqa: S608
+    # By way of JSON, because the ledger had no digests before the first release.
+    lines = f"SELECT number, to_jsonb(m) ->> 'digest' AS digest FROM {prefix}.migration m"  # noqa: S608
     rows = await (await connection.execute(lines)).fetchall()
-    done = {row["number"]: row["name"] for row in rows}
+    done = {row["number"]: row["digest"] for row in rows}
     ledger.check(meta, done, known, f"the schema {schema!r} was", f"{prefix}.")
     return [m for m in known if m[0] not in done]
 

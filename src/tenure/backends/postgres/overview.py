@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -40,7 +41,7 @@ class PostgresOverview:
     ) -> list[Schedule]:
         rows = await self._all(
             _statement(sought),
-            text=sought.text,
+            text=_pattern(sought.text),
             tenant=sought.tenant,
             app=sought.app,
             active=sought.active,
@@ -82,6 +83,13 @@ class PostgresOverview:
 
     async def _all(self, name: str, **values: Any) -> list[dict[str, Any]]:
         return await self._database.one(self._sql[name], {"namespace": self._namespace, **values})
+
+
+def _pattern(text: str | None) -> str | None:
+    """Matches names that have this text in them."""
+    if text is None:
+        return None
+    return "%" + re.sub(r"([%_\\])", r"\\\1", text) + "%"
 
 
 def _statement(sought: Sought) -> str:

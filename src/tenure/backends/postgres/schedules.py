@@ -180,6 +180,9 @@ class PostgresSchedules:
             statement = self._sql[f"{name}_late" if late else name]
             statements.append((statement, {**values, **planned}))
         parts = len(statements)
+        if ends := [firing.uid for firing in firings if firing.put_away]:
+            put_away = {**values, "ends": ends, "ended": ENDED}
+            statements.append((self._sql["put_away_fired"], put_away))
         if not firings:
             statements.append(self._office.standing(fence.scope))
         for fault in faults:
@@ -325,7 +328,7 @@ def _refused(changes: Sequence[Change], landed: set[str]) -> Conflict:
 def _columns(firings: Sequence[Firing]) -> dict[str, Any]:
     """A row for each occurrence; the first of a firing carries the missed stretch."""
     rows: list[tuple[Any, ...]] = []
-    for uid, version, expected, occurrences, missed, *plan, _ in firings:
+    for uid, version, expected, occurrences, missed, *plan, _, _ in firings:
         stretch = _NOTHING if missed is None else (missed.first, missed.last, missed.reason)
         count = len(occurrences) or 1
         for nominal, due in occurrences or _NO_OCCURRENCE:

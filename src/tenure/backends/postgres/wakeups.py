@@ -15,8 +15,8 @@ notification queue. Then nobody notifies, and everybody polls (notifications.py)
 
 The server process of this connection is what a lease names as its holder's session. Behind a pooler
 a process has no session of its own, so there are neither notifications nor hints of death. Then
-subscribers are called every second or two, and at once after a change by their own process; the ttl
-alone decides who is dead.
+subscribers are called every four seconds, those of leases every second, and all at once after a
+change by their own process; the ttl alone decides who is dead.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ PATIENCE = 2.0
 """The server gets at least so many seconds to answer."""
 POLL = 1.0
 """Seconds between two calls of all subscribers while nobody can notify."""
-POLL_POOLED = 2.0
-"""The same behind a pooler; subscribers to leases are called every `POLL`."""
+POLLS_POOLED = 4
+"""Behind a pooler all subscribers are called only each fourth time, those of leases each time."""
 TRIES = (0.002, 0.02, 0.2)
 """Seconds between attempts to register while another process is just notifying."""
 LINGER = 1.0
@@ -221,11 +221,12 @@ class PostgresWakeups:
         if self._database.notifications.full:
             [row] = await self._database.one(USAGE, {}, PATIENCE)
             self._database.notifications.looked(row["queue"])
+        for _ in range(POLLS_POOLED - 1):
+            await self._clock.sleep(POLL)
+            for topic in self._callbacks.topics:
+                if topic.startswith(lease_topic("")):
+                    self._callbacks.call(topic)
         await self._clock.sleep(POLL)
-        for topic in self._callbacks.topics:
-            if topic.startswith(lease_topic("")):
-                self._callbacks.call(topic)
-        await self._clock.sleep(POLL_POOLED - POLL)
 
     async def _listen(self) -> None:
         """Sleep until the wanted channels change, or it is time to check the queue; then do so."""
@@ -238,7 +239,7 @@ class PostgresWakeups:
             await self._attend(connection)
             if wanted:
                 return
-            rows = await self._ask(connection, _SQL["session"])
+            rows = await self._ask(connection, USAGE)
         if rows:
             notifications.looked(rows[0]["queue"])
         if notifications.silent:

@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from tenure.backends.address import NOWHERE
+from tenure.backends.handed_in import PREFIX
 from tenure.backends.redis import rights, target
-from tenure.backends.redis.client import close
+from tenure.backends.redis.client import bounded, close
+from tenure.backends.redis.damage import scanned
 from tenure.backends.redis.diagnose import diagnose
 from tenure.backends.redis.keys import Keys
 from tenure.backends.redis.leases import RedisLeases
@@ -29,10 +31,11 @@ class RedisBackend:
         url: str = "",
         *,
         client: Any = None,
+        prefix: str = PREFIX,
         namespace: str = "default",
         clock: Clock | None = None,
     ) -> None:
-        self._target = target.parse(url) if client is None else target.of(client)
+        self._target = target.parse(url) if client is None else target.of(client, prefix)
         self._client = self._target.connect()
         self._namespace = namespace
         self._keys = Keys(namespace, self._target.prefix)
@@ -49,6 +52,18 @@ class RedisBackend:
     async def now(self) -> datetime:
         """The server's clock: the one that judges these leases."""
         return await self.leases.now()
+
+    async def namespaces(self) -> list[str]:
+        """Those in which a lease was ever granted. Only this one if it is among them, since finding
+        others means scanning all keys. None if this user may not scan, or in a cluster, where each
+        may be on another server."""
+        if await bounded(self._client.exists(self._keys.server)):
+            return [self._namespace]
+        if self._target.kind == "cluster":
+            return []
+        begin, end = f"{self._target.prefix}:{{", "}:server"
+        found = await scanned(self._client, f"{begin}*{end}")
+        return sorted(key.removeprefix(begin).removesuffix(end) for key in found)[:100]
 
     async def pending(self) -> Pending:
         """Always empty: Redis has no tables."""

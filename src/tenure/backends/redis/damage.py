@@ -74,18 +74,22 @@ async def _scanned(client: Any, keys: Keys) -> set[str]:
     """The names in the leases' keys, as far as `SCANS` calls find them."""
     begin = keys.lease("")
     pattern = "".join(f"[{c}]" if c in "*?" else f"\\{c}" if c in "[]\\" else c for c in begin)
-    names: set[str] = set()
+    return {key.removeprefix(begin) for key in await scanned(client, f"{pattern}*")}
+
+
+async def scanned(client: Any, pattern: str) -> set[str]:
+    """The keys of that pattern, as far as `SCANS` calls find them."""
+    keys: set[str] = set()
     cursor: Any = 0
     try:
         for _ in range(SCANS):
-            scan = client.scan(cursor, match=f"{pattern}*", count=SCANNED)
-            cursor, found = await bounded(scan)
-            names |= {str(key).removeprefix(begin) for key in found}
+            cursor, found = await bounded(client.scan(cursor, match=pattern, count=SCANNED))
+            keys |= set(map(str, found))
             if not int(cursor):
                 break
     except StoreError:
         pass  # this user may not scan
-    return names
+    return keys
 
 
 def _of_unlisted(names: list[str], keys: Keys, at: Address) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ tenure:{namespace}:history         past holders of Tenure's own leases
 tenure:{namespace}:history:locks   and of all others
 tenure:{namespace}:server          the server as last seen (began.lua); the greatest term
 
-The first word is `PREFIX`, unless the URL names another.
+The first word is `PREFIX`, unless the URL or `RedisClient` names another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from importlib.resources import files
 from typing import Any
 
 from tenure.backends.base import OWN
+from tenure.backends.handed_in import PREFIX
 
-PREFIX = "tenure"
 FINISHED = 7 * 86_400.0
 """After so many seconds Redis itself drops a lease that was released, if no process of ours has
 done so before. By its own clock, so it is long enough that setting that forward would not matter.

@@ -264,8 +264,12 @@ class RedisLeases:
         row = await self._read(name)
         return None if row is None else self._record(row)
 
-    async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        return [self._record(row) for row in await self._rows(prefix)]
+    async def all(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[LeaseRecord]:
+        # Names have no order in Redis: all of them are read.
+        rows = [row for row in await self._rows(prefix) if row["name"] > after]
+        return [self._record(row) for row in rows[:limit]]
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         rows = await self._rows("") if name is None else [await self._read(name)]

@@ -12,9 +12,8 @@ application's client belongs to its own loop or threads, so only its settings ar
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -25,7 +24,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from tenure.backends.redis.keys import PREFIX
+from tenure.backends.handed_in import PREFIX, check_prefix
 from tenure.backends.redis.urls import Host, Url, addresses, split
 from tenure.backends.urls import check_redis_database, shown
 from tenure.errors import ConfigError
@@ -151,7 +150,7 @@ def parse(url: str) -> Target:
     if problem:
         raise ConfigError(f"{shown(url)} cannot be read: {problem}")
     empty = "prefix=" in parts.query.split("&")  # which redis-py leaves out
-    prefix = _prefix("" if empty else options.pop("prefix", PREFIX))
+    prefix = check_prefix("" if empty else options.pop("prefix", PREFIX))
     if scheme == "unix":
         return Target("server", (), options, prefix=prefix)
     sentinel = {
@@ -170,8 +169,12 @@ def parse(url: str) -> Target:
     return Target(kind, hosts, options, service, {**_tls(options), **sentinel}, prefix)
 
 
-def of(client: Any) -> Target:
+def of(client: Any, prefix: str = PREFIX) -> Target:
     """Where a client of redis-py connects: blocking or not, plain, Sentinel's or a cluster's."""
+    return replace(_of(client), prefix=prefix)
+
+
+def _of(client: Any) -> Target:
     if hasattr(client, "nodes_manager"):
         nodes = client.nodes_manager
         options = _settings(client, nodes.connection_kwargs)
@@ -242,17 +245,6 @@ def _options(parts: Url, scheme: str, kind: Kind) -> dict[str, Any]:
     if "path" in options:
         options["unix_socket_path"] = options.pop("path")
     return options | ({"ssl": True} if secure else {})
-
-
-def _prefix(given: object) -> str:
-    text = str(given)
-    if re.fullmatch(r"[\w.:/-]{1,50}", text, re.ASCII) is None or text.endswith(":"):
-        raise ConfigError(
-            "the prefix in this Redis URL must be 1 to 50 letters, digits or any of . : / _ -, and"
-            " not end with a colon, such as ?prefix=shop:locks. Keys are then named"
-            " shop:locks:{namespace}:…"
-        )
-    return text
 
 
 def _tls(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tenure import triggers
 from tenure.backends.address import Address
 from tenure.backends.base import OWN
 from tenure.backends.shared.lease_rows import known_term, read_info
+from tenure.backends.shared.numbering import NUMBERS, is_number
 from tenure.errors import InvalidTrigger, UnknownTrigger
 from tenure.model import (
     HIGHEST_TERM,
@@ -49,6 +50,10 @@ _RENEWED = {
 _DECISIVE = {"holder", "term"}
 """A renewal compares these. If they cannot be read, the holder has lost its lease."""
 _SERIOUS = {"lease", "fence", "schedule"}
+_NUMBERED = {
+    *(("schedule", "uid"), ("run", "id"), ("edition", "number"), ("audit", "id")),
+    *(("event", "number"), ("event", "position"), ("event_log", "position")),
+}
 _MOMENTS = {"nominal", "last", "due", "next_nominal", "next_due", "begins", "pruned_to"}
 
 
@@ -80,6 +85,8 @@ class Table:
         special = _SPECIAL.get((self.name, column.name))
         if special is None and column.name == "term" and self.name in _TERMS:
             special = _is_term
+        if (self.name, column.name) in _NUMBERED:
+            special = is_number
         try:
             if column.kind == "moment":
                 moment(value)
@@ -119,6 +126,17 @@ def examine(
         text = f"of {table.full} the last {MOST_ROWS:,} rows were looked at, and no others"
         findings.append(Finding("rows", Severity.OK, text))
     return findings
+
+
+def of_sequence(name: str, value: Any, table: str, key: str, set_to: str) -> Finding:
+    """About a sequence that counts from where no row can be; `set_to` takes the highest of all."""
+    highest = f"(SELECT coalesce(max({key}), 0) FROM {table} WHERE {key} < {NUMBERS})"  # noqa: S608 - for people to read
+    return Finding(
+        "sequences",
+        Severity.PROBLEM,
+        f"{name} is at {brief(value)}, where it cannot be: no new row of {table} may get a number",
+        f"Set it to the greatest that is there: `{set_to.format(highest=highest)}`",
+    )
 
 
 def _finding(table: Table, row: Mapping[str, Any], wrong: list[str], address: Address) -> Finding:
@@ -170,6 +188,8 @@ def _remedy(
                 "The nodes of that edition rewrite it when they start, or soon after. If there"
                 f" are none: {delete}"
             )
+        case "run" if wrong == {"id"}:
+            return f"It may run. New runs get ids below it. To have it gone: {delete}"
         case "run":
             return f"It is recorded as failed when it is its turn. To have it gone: {delete}"
     return f"It is shown with blanks. To have it gone: {delete}"

@@ -1,10 +1,12 @@
-"""Checks the ledger of a SQL store: the applied migrations, and which code may use the tables.
+"""Checks the ledger of a SQL store: the applied migrations, each with a digest of its text, and
+which code may use the tables.
 
 If it was edited by hand, nothing is changed, and the error says how to repair it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,24 +15,27 @@ from tenure.model.version import VERSION
 from tenure.printable import brief
 
 MAJOR = 1
-_BEFORE = "initial"
-"""The name of the first migration in databases from before the first release."""
 Migration = tuple[int, str, str]
 """Number, name, SQL."""
 
 
+def digest(sql: str) -> str:
+    """What the ledger keeps of the text of a migration: tables made by another are noticed."""
+    return hashlib.sha256(sql.encode()).hexdigest()
+
+
 def check(
     meta: Mapping[Any, Any],
-    done: Mapping[int, str],
+    done: Mapping[int, str | None],
     known: list[Migration],
     what: str,
     prefix: str,
 ) -> None:
-    """Refuse tables that are too new for this code or too old to be brought up to date, and a
-    ledger that was edited.
+    """Refuse tables that are too new for this code or made by other migrations than its own, and a
+    ledger that was edited. Migrations that this code does not know are those of newer code.
 
-    `done` has the names of the applied migrations. `what` names the tables in an error, `prefix` is
-    how their names begin."""
+    `done` has the digests of the applied migrations, None if the ledger has none. `what` names the
+    tables in an error, `prefix` is how their names begin."""
     newest = known[-1][0]
     major = _number(meta, "major", MAJOR, what, prefix)
     if major > MAJOR or _number(meta, "serves", 1, what, prefix) > newest:
@@ -39,14 +44,16 @@ def check(
             f" {VERSION} (schema {MAJOR}.{newest}). Upgrade the tenure package here;"
             " nothing was changed."
         )
-    if done.get(1) == _BEFORE:
-        raise SchemaMismatch(
-            f"{what} made by a version from before the first release, and cannot be brought up to"
-            f" date. {_begin_again(prefix)} Nothing was changed."
-        )
-    for number, name, _ in known:
+    for migration in known:
+        number, name, sql = migration
+        if number in done and done[number] != digest(sql):
+            raise SchemaMismatch(
+                f"{what} made by a version from before the first release, whose {number:04d}_{name}"
+                " was another, and cannot be brought up to date."
+                f" {_begin_again(prefix)} Nothing was changed."
+            )
         if number not in done and number < max(done, default=0):
-            raise edited(number, name, prefix, "later ones were applied")
+            raise edited(migration, prefix, "later ones were applied")
 
 
 def _begin_again(prefix: str) -> str:
@@ -66,9 +73,15 @@ def _begin_again(prefix: str) -> str:
     )
 
 
-def edited(number: int, name: str, prefix: str, why: str) -> SchemaMismatch:
+def edited(migration: Migration, prefix: str, why: str) -> SchemaMismatch:
     """The ledger lacks a migration that must have been applied."""
-    values = {"number": number, "name": f"'{name}'", "version": f"'{VERSION}'"}
+    number, name, sql = migration
+    values = {
+        "number": number,
+        "name": f"'{name}'",
+        "version": f"'{VERSION}'",
+        "digest": f"'{digest(sql)}'",
+    }
     if prefix.endswith("_"):  # SQLite's, which has no default for it
         values["applied_at"] = 0
     columns, line = ", ".join(values), ", ".join(map(str, values.values()))

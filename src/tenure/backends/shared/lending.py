@@ -73,9 +73,12 @@ class Pauses:
 class Places:
     """So many at a time; all others wait, in their order. Threads and loops may share them."""
 
-    def __init__(self, size: int, patience: float = LEND_WITHIN) -> None:
+    def __init__(
+        self, size: int, patience: float = LEND_WITHIN, who: str = "transactional tasks"
+    ) -> None:
         self._size = size
         self._patience = patience
+        self._who = who
         self._guard = threading.Lock()
         self._free = size
         self._waiting: deque[Future[None]] = deque()
@@ -139,7 +142,7 @@ class Places:
             return not_in_time(limit)
         many = "the only connection" if self._size == 1 else f"all {self._size} connections"
         return StoreUnavailable(
-            f"{many} for transactional tasks stayed in use for {self._patience:g} s: they wait for"
+            f"{many} for {self._who} stayed in use for {self._patience:g} s: they wait for"
             " something, or more of them run at a time than the store can serve. Keep their"
             " transactions short; on PostgreSQL, raise Settings(lent_connections=…)."
         )

@@ -72,7 +72,7 @@ def summary(row: Row, when: When) -> ScheduleSummary:
     """A schedule's summary. Counts that cannot be read begin again."""
     try:
         late = tuple(int(number) for number in row["late"].split(","))
-    except (AttributeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         late = ()
     if len(late) != CLASSES or not all(0 <= number < 1_000_000 for number in late):
         late = (0,) * CLASSES

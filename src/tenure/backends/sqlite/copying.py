@@ -26,6 +26,7 @@ from tenure.backends.base.copying import (
     Value,
 )
 from tenure.backends.shared import copy_marks
+from tenure.backends.shared.numbering import is_number
 from tenure.backends.sqlite.connection import translate
 from tenure.backends.urls import of_sqlite
 
@@ -198,7 +199,7 @@ class SQLiteCopySide:
 
     def counters(self) -> dict[str, int]:
         rows = self._rows("SELECT name, seq FROM sqlite_sequence WHERE name GLOB 'tenure_*'")
-        return {str(n).removeprefix(PREFIX): seq for n, seq in rows if isinstance(seq, int)}
+        return {str(n).removeprefix(PREFIX): seq for n, seq in rows if is_number(seq)}
 
     def raise_counters(self, counters: dict[str, int]) -> None:
         for table, number in counters.items():

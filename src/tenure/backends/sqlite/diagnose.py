@@ -13,6 +13,7 @@ from pathlib import Path
 from tenure.backends.address import Address
 from tenure.backends.shared import bad_rows, copy_marks
 from tenure.backends.shared.ledger import MAJOR, edited
+from tenure.backends.shared.numbering import is_number
 from tenure.backends.sqlite import migrate
 from tenure.backends.sqlite.connection import LARGEST_LOG, OLDEST_SQLITE, Connection, command
 from tenure.backends.sqlite.filesystem import check_file_system, check_space
@@ -106,15 +107,14 @@ def _schema(c: sqlite3.Connection, path: Path) -> Finding:
         return Finding("schema", _PROBLEM, str(error))
     done, lacking = migrate.applied(c), migrate.pending(c)
     if lacking and not done and migrate.has_table(c, "tenure_schedule"):
-        number, name, _ = lacking[0]
-        lost = edited(number, name, migrate.PREFIX, "its tables are there")
+        lost = edited(lacking[0], migrate.PREFIX, "its tables are there")
         return Finding("schema", _PROBLEM, str(lost))
     if lacking:
         names = ", ".join(f"{number:04d}_{name}" for number, name, _ in lacking)
         text = f"pending: {names}" if done else "this database has no Tenure tables"
         remedy = f"Run `{command(path, 'migrate')}`, or start a scheduler on it."
         return Finding("schema", _PROBLEM, text, remedy)
-    return Finding("schema", _OK, f"version {MAJOR}.{done[-1][0]}, up to date")
+    return Finding("schema", _OK, f"version {MAJOR}.{max(done)}, up to date")
 
 
 def _rows(c: sqlite3.Connection, path: Path) -> list[Finding]:
@@ -125,7 +125,22 @@ def _rows(c: sqlite3.Connection, path: Path) -> list[Finding]:
         keys = ", ".join(f"{key} DESC" for key in table.keys)
         query = f"SELECT * FROM {table.full} ORDER BY {keys} LIMIT {bad_rows.MOST_ROWS}"  # noqa: S608
         findings += bad_rows.examine(table, c.execute(query), from_micros, address)
+    findings += _sequences(c)
     return findings or [Finding("rows", _OK, "nothing is in them that cannot be there")]
+
+
+def _sequences(c: sqlite3.Connection) -> list[Finding]:
+    query = "SELECT name, seq FROM sqlite_sequence WHERE name GLOB 'tenure_*' ORDER BY 1"
+    found = []
+    for name, seq in c.execute(query).fetchall():
+        (key,) = (
+            column["name"] for column in c.execute(f'PRAGMA table_info("{name}")') if column["pk"]
+        )
+        if not is_number(seq):
+            set_to = f"UPDATE sqlite_sequence SET seq = {{highest}} WHERE name = '{name}'"  # noqa: S608
+            where = f"sqlite_sequence.seq of {name}"
+            found.append(bad_rows.of_sequence(where, seq, name, key, set_to))
+    return found
 
 
 def _tables(c: sqlite3.Connection) -> list[bad_rows.Table]:

@@ -77,6 +77,9 @@ class SQLiteEvents:
             values["ids"], statement = json.dumps(list(ids)), "of_ids"
         return await self._found(statement, **values)
 
+    async def unplaced(self) -> LoggedEvent | None:
+        return None
+
     async def follow(self, topic: str, group: str, *, from_now: bool = False) -> bool:
         return await self._changes("follow", topic=topic, name=group, from_now=from_now)
 

@@ -17,7 +17,7 @@ def rows(firings: Sequence[Firing]) -> tuple[list[tuple[object, ...]], list[tupl
     others: list[tuple[object, ...]] = []
     n = 0
     for firing in firings:
-        uid, version, expected, occurrences, missed, next_nominal, next_due, trigger, target = (
+        uid, version, expected, occurrences, missed, next_nominal, next_due, trigger, target, _ = (
             firing
         )
         simple = missed is None and trigger is None and next_due is next_nominal

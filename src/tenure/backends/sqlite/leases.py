@@ -323,8 +323,10 @@ class SQLiteLeases:
         row = await self._connection.read(lambda c: self._row(c, name))
         return None if row is None else self._record(row)
 
-    async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        values = self._prefixed(prefix)
+    async def all(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[LeaseRecord]:
+        values = self._prefixed(prefix, after, -1 if limit is None else limit)
         rows = await self._connection.read(lambda c: c.execute(_sql["page"], values).fetchall())
         return [self._record(sound(row, from_micros)) for row in rows]
 

@@ -131,7 +131,7 @@ class LentFile(Connection):
         self._tell_over: Callable[[float], None] = lambda _: None
         self._begun = 0.0
         self._turn = threading.Lock()
-        """Of whoever ends the transaction."""
+        """Of the caller that ends the transaction."""
         self._ending = True
         self.late = False
         """Was it ended because its time was up?"""

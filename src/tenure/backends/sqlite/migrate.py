@@ -24,31 +24,34 @@ CREATE TABLE IF NOT EXISTS tenure_migration (
     number     INTEGER PRIMARY KEY,
     name       TEXT NOT NULL,
     applied_at INTEGER NOT NULL,
-    version    TEXT NOT NULL
+    version    TEXT NOT NULL,
+    digest     TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS tenure_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 
 
-def applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    """The applied migrations according to the ledger; none for a database without our tables."""
+def applied(connection: sqlite3.Connection) -> dict[int, str | None]:
+    """The applied migrations according to the ledger, with their digests, which the ledger lacked
+    before the first release; none for a database without our tables."""
     if not has_table(connection, "tenure_migration"):
-        return []
-    return connection.execute(
-        "SELECT number, name FROM tenure_migration ORDER BY number"
-    ).fetchall()
+        return {}
+    columns = connection.execute("SELECT name FROM pragma_table_info('tenure_migration')")
+    digest = "digest" if ("digest",) in [tuple(row) for row in columns] else "NULL"
+    query = f"SELECT number, {digest} FROM tenure_migration ORDER BY number"  # noqa: S608
+    return dict(connection.execute(query).fetchall())
 
 
 def pending(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
-    done = {number for number, _ in applied(connection)}
+    done = applied(connection)
     return [m for m in migrations(PACKAGE) if m[0] not in done]
 
 
 def check(connection: sqlite3.Connection) -> None:
-    """Refuse tables that are too new for this code, before anything is changed."""
+    """Refuse tables that are not for this code, before anything is changed."""
     if not has_table(connection, "tenure_meta"):
         return
-    done = dict(applied(connection))
+    done = applied(connection)
     ledger.check(meta(connection), done, migrations(PACKAGE), "the tables were", PREFIX)
 
 
@@ -70,11 +73,11 @@ def apply(connection: sqlite3.Connection, clock: Clock) -> list[str]:
             _execute(connection, sql)
         except sqlite3.OperationalError as error:
             if "already exists" in str(error) or "duplicate column" in str(error):
-                raise ledger.edited(number, name, PREFIX, str(error)) from error
+                raise ledger.edited((number, name, sql), PREFIX, str(error)) from error
             raise
         connection.execute(
-            "INSERT INTO tenure_migration VALUES (?, ?, ?, ?)",
-            (number, name, to_micros(clock.now()), VERSION),
+            "INSERT INTO tenure_migration VALUES (?, ?, ?, ?, ?)",
+            (number, name, to_micros(clock.now()), VERSION, ledger.digest(sql)),
         )
     return [f"{number:04d}_{name}" for number, name, _ in todo]
 
@@ -97,7 +100,7 @@ def _script(todo: list[tuple[int, str, str]]) -> Pending:
     now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
     parts = ["PRAGMA journal_mode = WAL;", "BEGIN IMMEDIATE;", _LEDGER.strip(), _meta()]
     for (number, name, sql), full in zip(todo, names, strict=True):
-        row = f"({number}, '{name}', {now}, '{VERSION}')"
+        row = f"({number}, '{name}', {now}, '{VERSION}', '{ledger.digest(sql)}')"
         note = f"INSERT INTO tenure_migration VALUES {row};"  # noqa: S608 - all of it is our own
         parts += [f"-- {full}", sql.strip(), note]
     return Pending(names, "\n\n".join([*parts, "COMMIT;"]) + "\n")

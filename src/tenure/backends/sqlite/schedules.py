@@ -17,6 +17,7 @@ from functools import partial
 from tenure.backends.base import EVENTS, LONGEST_WAIT, RUNS, SCHEDULES
 from tenure.backends.shared import conflicts
 from tenure.backends.shared import rows as from_rows
+from tenure.backends.shared.event_rows import as_text
 from tenure.backends.shared.history import check_covered
 from tenure.backends.sqlite import claims
 from tenure.backends.sqlite.connection import Transactions
@@ -142,6 +143,7 @@ class SQLiteSchedules:
     ) -> Fired:
         plain, others = rows(firings)
         emits = any(firing.target == "event" for firing in firings)
+        ends = [firing.uid for firing in firings if firing.put_away]
 
         def prepare(c: sqlite3.Connection) -> None:
             if not firings:
@@ -172,7 +174,7 @@ class SQLiteSchedules:
                 return Fired()
             (base,) = c.execute(_sql["last_run"]).fetchone()
             values = self._named(now=now, term=fence.term, base=base, overlap=OVERLAP)
-            values["traceparent"] = traceparent
+            values |= {"traceparent": traceparent, "ended": ENDED, "ends": json.dumps(ends)}
             events = ("insert_events",) if emits else ()
             for statement in (
                 "judge_firings",
@@ -183,10 +185,11 @@ class SQLiteSchedules:
                 *events,
                 "insert_occurrences",
                 "move_on",
+                *(("put_away_fired",) if ends else ()),
             ):
                 c.execute(_sql[statement], values)
             fired, landed, missed = c.execute(_sql["fired"]).fetchone()
-            skipped = tuple(row[0] for row in c.execute(_sql["skipped"]))
+            skipped = tuple(as_text(name) for (name,) in c.execute(_sql["skipped"]))
             return Fired(fired, skipped, missed, len(firings) - landed)
 
         async with self._firing:  # there is one temporary table
@@ -299,8 +302,17 @@ class SQLiteSchedules:
             (waiting,) = c.execute(_sql["waiting"], values).fetchone()
             (oldest,) = c.execute(_sql["oldest_waiting"], values).fetchone()
             (claimed,) = c.execute(_sql["claimed"], values).fetchone()
-            term = self._office.term(c, scope)
-            return Backlog(now, due, time_of(earliest), waiting, claimed, time_of(oldest), term)
+            (lock,) = c.execute(_sql["oldest_lock"], values).fetchone()
+            return Backlog(
+                now,
+                due,
+                time_of(earliest),
+                waiting,
+                claimed,
+                time_of(oldest),
+                self._office.term(c, scope),
+                time_of(lock),
+            )
 
         return await self._connection.read(work)
 

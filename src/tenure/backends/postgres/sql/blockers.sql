@@ -34,6 +34,18 @@ GROUP BY 1, 2, 3, 4 ORDER BY 1;
     WHERE a.backend_type IS NULL LIMIT 1
 );
 
+-- name: many_locks
+-- Sessions that hold much of the server's lock table, which all its databases share. Every role can see that.
+SELECT coalesce(l.pid, 0) AS pid, a.usename, a.state, a.application_name, l.locks, l.room
+FROM (
+    SELECT pid, count(*) AS locks, current_setting('max_locks_per_transaction')::integer
+        * (current_setting('max_connections')::integer
+           + current_setting('max_prepared_transactions')::integer) AS room
+    FROM pg_locks WHERE granted AND mode <> 'SIReadLock' GROUP BY pid
+) AS l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locks > l.room / 4 AND l.pid IS DISTINCT FROM pg_backend_pid()
+ORDER BY l.locks DESC LIMIT 5;
+
 -- name: writers
 -- Open transactions that have changed one of our tables. Every role can see their locks, but not how long
 -- they have been open.

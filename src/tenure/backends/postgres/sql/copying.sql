@@ -1,9 +1,13 @@
 -- name: begin
--- Limits of the role or the database are for others; the wait for a lock is short, because writers queue
--- behind one that waits.
-SELECT set_config('search_path', 'pg_catalog', true), set_config('statement_timeout', '0', true),
-    set_config('idle_in_transaction_session_timeout', '0', true), set_config('lock_timeout', '500ms', true),
-    set_config('tenure.copier', 'yes', true);
+-- First in every transaction: a pooler may give each another session. Names the schema of each function,
+-- because the search path is not ours yet. Limits of the role or the database are for others.
+SELECT pg_catalog.set_config('search_path', %(path)s, true),
+    pg_catalog.set_config('statement_timeout', '0', true),
+    pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true);
+
+-- name: begin_to_write
+-- The wait for a lock is short, because writers queue behind one that waits.
+SELECT set_config('lock_timeout', '500ms', true), set_config('tenure.copier', 'yes', true);
 
 -- name: alone
 -- One copier at a time. Nodes lock nothing in this table.

@@ -33,6 +33,9 @@ SELECT pg_notify(%(channel)s, %(topic)s);
 -- name: unsequenced
 SELECT 1 AS some FROM {schema}.event WHERE namespace = %(namespace)s AND position IS NULL LIMIT 1;
 
+-- name: unplaced
+SELECT * FROM {schema}.event WHERE namespace = %(namespace)s AND position IS NULL ORDER BY number LIMIT 1;
+
 -- name: lock_log
 -- One at a time: a call whose client has given up may still be under way. A separate statement, so that the
 -- next one sees what was committed while this one waited.
@@ -42,13 +45,13 @@ ON CONFLICT (namespace) DO UPDATE SET position = log.position;
 
 -- name: sequence
 -- An event's number within its key is one more than that of the one before it; its position if that is no
--- longer there, or never was. 2^53 or more was never given: it was put there by hand.
+-- longer there, or never was. A greater position was never given: it was put there by hand (numbering.py).
 WITH base AS (
     SELECT greatest(
         (SELECT log.position FROM {schema}.event_log log
-         WHERE log.namespace = %(namespace)s AND log.position < 9007199254740992),
+         WHERE log.namespace = %(namespace)s AND log.position < 9000000000000000),
         (SELECT max(e.position) FROM {schema}.event e
-         WHERE e.namespace || '/' = %(namespace)s || '/' AND e.position < 9007199254740992
+         WHERE e.namespace || '/' = %(namespace)s || '/' AND e.position < 9000000000000000
            AND e.position IS NOT NULL),
         0) AS position
     WHERE {in_office}
@@ -63,7 +66,7 @@ WITH base AS (
         SELECT CASE WHEN e.topic = t.topic AND e.key = t.key THEN e.key_number END
         FROM {schema}.event e
         WHERE e.namespace = %(namespace)s AND e.key IS NOT NULL AND e.position IS NOT NULL
-          AND (e.topic, e.key, e.position) < (t.topic, t.key, 9007199254740992)
+          AND (e.topic, e.key, e.position) < (t.topic, t.key, 9000000000000000)
         ORDER BY e.topic DESC, e.key DESC, e.position DESC LIMIT 1
     ), min(t.position) OVER (PARTITION BY t.topic, t.key) - 1)
         + row_number() OVER (PARTITION BY t.topic, t.key ORDER BY t.number) END AS key_number

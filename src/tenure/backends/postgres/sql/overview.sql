@@ -1,9 +1,9 @@
 -- name: schedules
--- Walks the names in their order.
+-- Walks the names in their order; or all rows, if few match. With ILIKE the planner knows which.
 SELECT * FROM {schema}.schedule
 WHERE namespace = %(namespace)s AND removed = 0
   AND name >= coalesce(%(after)s::text, '') AND (%(after)s::text IS NULL OR name <> %(after)s)
-  AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(name)) > 0)
+  AND (%(text)s::text IS NULL OR name ILIKE %(text)s)
   AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s) AND (%(app)s::text IS NULL OR app = %(app)s)
   AND (%(active)s::boolean IS NULL OR active = %(active)s)
   AND (%(reason)s::text IS NULL OR starts_with(reason, %(reason)s))
@@ -16,7 +16,7 @@ SELECT * FROM {schema}.schedule
 WHERE namespace = %(namespace)s AND active AND next_due IS NOT NULL
   AND next_due < now() - make_interval(secs => %(late)s) AND removed = 0
   AND (%(after)s::text IS NULL OR name > %(after)s)
-  AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(name)) > 0)
+  AND (%(text)s::text IS NULL OR name ILIKE %(text)s)
   AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s) AND (%(app)s::text IS NULL OR app = %(app)s)
   AND (%(active)s::boolean IS NULL OR active = %(active)s)
   AND (%(reason)s::text IS NULL OR starts_with(reason, %(reason)s))
@@ -27,7 +27,7 @@ ORDER BY name LIMIT %(limit)s;
 SELECT s.* FROM {schema}.schedule_summary f JOIN {schema}.schedule s ON s.uid = f.schedule_uid
 WHERE f.namespace = %(namespace)s AND f.failing AND s.namespace = %(namespace)s AND s.removed = 0
   AND (%(after)s::text IS NULL OR s.name > %(after)s)
-  AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(s.name)) > 0)
+  AND (%(text)s::text IS NULL OR s.name ILIKE %(text)s)
   AND (%(tenant)s::text IS NULL OR s.tenant = %(tenant)s) AND (%(app)s::text IS NULL OR s.app = %(app)s)
   AND (%(active)s::boolean IS NULL OR s.active = %(active)s)
   AND (%(reason)s::text IS NULL OR starts_with(s.reason, %(reason)s))

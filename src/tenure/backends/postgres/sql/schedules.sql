@@ -396,6 +396,16 @@ FROM settled;
             ELSE left(known.reason || '; ' || excluded.reason, 10000) END
     WHERE excluded.last > known.last;
 
+-- name: put_away_fired
+-- After `fire`, in its transaction, of those that landed: as `prune` puts away what has ended.
+UPDATE {schema}.schedule
+SET reason = %(ended)s, active = app IS NOT NULL, removed = CASE WHEN app IS NULL THEN uid ELSE 0 END
+WHERE uid = ANY (ARRAY(
+    SELECT g.uid FROM {schema}.schedule g
+    WHERE g.uid = ANY (%(ends)s::bigint[]) AND g.namespace = %(namespace)s AND g.active AND g.removed = 0
+      AND g.next_due IS NULL AND g.reason IS NULL
+    FOR UPDATE SKIP LOCKED));
+
 -- name: await_moment
 -- Before the commit: waits for the time `at`. If the clock has been set back and `at` does not come, it
 -- divides by zero, which rolls the transaction back.
@@ -574,4 +584,8 @@ SELECT now() AS now,
     ), (
         SELECT min(due) FROM {schema}.run
         WHERE namespace = %(namespace)s AND state = 'waiting' AND NOT ready AND lock IS NOT NULL
-    )) AS oldest_waiting;
+    )) AS oldest_waiting,
+    (SELECT min(claimed_at) FROM (
+        SELECT claimed_at FROM {schema}.run
+        WHERE namespace = %(namespace)s AND state = 'claimed' AND lock IS NOT NULL
+        LIMIT %(counted)s) AS held) AS oldest_lock;

@@ -12,7 +12,7 @@ local now = time_now()
 -- The name of a presence contains its holder's id, so nobody else ever held it.
 local unsettled, since = false, 0
 if not a.fenced and not a.own then
-    unsettled, since = began_anew(server, a.ttl, now)
+    unsettled, since = began_anew(server, a.ttl, now, a)
 end
 
 local lease = stored_lease(key)

@@ -16,7 +16,7 @@ for i, grant in ipairs(a.grants) do
     local lease = stored_lease(key) or {}
     if lease.holder ~= holder or lease.term ~= term then
         renewed[i] = 0
-    elseif lease.fenced ~= '1' and not own and began_anew(server, ttl, now)
+    elseif lease.fenced ~= '1' and not own and began_anew(server, ttl, now, a)
         and ((number(lease.expires_at) or 0) <= now
             or (number(lease.expires_boot) or 0) <= a.boot_now) then
         -- It expired, and this server may have forgotten that another holder has had it since.

@@ -1,6 +1,11 @@
 -- name: begin
-INSERT INTO tenure_audit (namespace, at, actor, place, via, action, subject, detail)
-VALUES (:namespace, :now, :actor, :place, :via, :action, :subject, :detail);
+-- The id is computed here: see `last_schedule` in schedules.sql.
+INSERT INTO tenure_audit (id, namespace, at, actor, place, via, action, subject, detail)
+SELECT 1 + max(
+        coalesce((SELECT max(seq) FROM sqlite_sequence
+            WHERE name = 'tenure_audit' AND typeof(seq) = 'integer' AND seq < 9000000000000000), 0),
+        coalesce((SELECT max(id) FROM tenure_audit WHERE id < 9000000000000000), 0)),
+    :namespace, :now, :actor, :place, :via, :action, :subject, :detail;
 
 -- name: end
 UPDATE tenure_audit SET outcome = :outcome WHERE id = :line AND namespace = :namespace AND outcome IS NULL;

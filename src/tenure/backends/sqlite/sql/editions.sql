@@ -1,9 +1,14 @@
 -- name: announce
 -- The definitions follow from the digest, so writing them again repairs a row that was edited by hand. The
--- number is computed here: AUTOINCREMENT fails if a row was edited to have the greatest number.
+-- number is computed here: AUTOINCREMENT fails if a row was edited to have the greatest number. See
+-- `last_schedule` in schedules.sql.
 INSERT INTO tenure_edition (number, namespace, app, digest, definitions, announced_at, tasks)
-VALUES (1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'tenure_edition'), 0), :namespace,
-    :app, :digest, :definitions, :now, :tasks)
+SELECT 1 + max(
+        coalesce((SELECT max(seq) FROM sqlite_sequence
+            WHERE name = 'tenure_edition' AND typeof(seq) = 'integer' AND seq < 9000000000000000), 0),
+        coalesce((SELECT max(number) FROM tenure_edition WHERE number < 9000000000000000), 0)),
+    :namespace, :app, :digest, :definitions, :now, :tasks
+WHERE true
 ON CONFLICT (namespace, app, digest) DO UPDATE
 SET announced_at = excluded.announced_at, definitions = excluded.definitions, tasks = excluded.tasks;
 

@@ -1,7 +1,10 @@
 -- name: last_schedule
--- The greater of the two, because a restore may have left the sequence behind.
-SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'tenure_schedule'), 0),
-    coalesce((SELECT max(uid) FROM tenure_schedule), 0));
+-- The greater of the two, because a restore may have left the sequence behind. A number beyond the limit was
+-- put there by hand: none is free above the greatest of all.
+SELECT max(
+    coalesce((SELECT max(seq) FROM sqlite_sequence
+        WHERE name = 'tenure_schedule' AND typeof(seq) = 'integer' AND seq < 9000000000000000), 0),
+    coalesce((SELECT max(uid) FROM tenure_schedule WHERE uid < 9000000000000000), 0));
 
 -- name: add
 -- Without a lock key the schedule gets one of its own.
@@ -217,8 +220,10 @@ WHERE tenure_firing.n = queued.n AND queued.place > 1;
 
 -- name: last_run
 -- See `last_schedule`.
-SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'tenure_run'), 0),
-    coalesce((SELECT max(id) FROM tenure_run), 0));
+SELECT max(
+    coalesce((SELECT max(seq) FROM sqlite_sequence
+        WHERE name = 'tenure_run' AND typeof(seq) = 'integer' AND seq < 9000000000000000), 0),
+    coalesce((SELECT max(id) FROM tenure_run WHERE id < 9000000000000000), 0));
 
 -- name: insert_missed
 -- See `miss`.
@@ -298,6 +303,13 @@ UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due,
     "trigger" = coalesce(f.anchored, "trigger"), reason = NULL
 FROM temp.tenure_firing f
 WHERE tenure_schedule.uid = f.uid AND f.state IS NOT NULL;
+
+-- name: put_away_fired
+-- As `put_away` does (runs.sql). Separate, because with these columns `move_on` would write more indexes.
+UPDATE tenure_schedule
+SET reason = :ended, active = app IS NOT NULL, removed = CASE WHEN app IS NULL THEN uid ELSE 0 END
+WHERE uid IN (SELECT value FROM json_each(:ends)) AND namespace = :namespace
+  AND uid IN (SELECT uid FROM temp.tenure_firing WHERE state IS NOT NULL);
 
 -- name: fired
 SELECT count(*) FILTER (WHERE state = 'fired'),
@@ -455,3 +467,8 @@ SELECT min(due) FROM (
 -- name: claimed
 SELECT count(*) FROM (
     SELECT 1 FROM tenure_run WHERE namespace = :namespace AND state = 'claimed' LIMIT :counted);
+
+-- name: oldest_lock
+SELECT min(claimed_at) FROM (
+    SELECT claimed_at FROM tenure_run
+    WHERE namespace = :namespace AND state = 'claimed' AND lock IS NOT NULL LIMIT :counted);
