@@ -13,10 +13,10 @@ from tenure.printable import brief
 from tenure.process.clock import Clock, SystemClock
 from tenure.tasks.emitting import check_topic
 
-BATCH, BATCH_MOST = 500, 10_000
+BATCH, BATCH_MOST = 1_000, 10_000
 TRIES_MOST = 1_000
 NAME_MOST = 100
-WINDOWS = 4
+WINDOWS = 2
 """So many batches are kept in memory at the most."""
 
 

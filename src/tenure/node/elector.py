@@ -231,10 +231,10 @@ class Elector(Service):
         before = self._seen
         if before is None or record is None or _mark(before) != _mark(record):
             self._unchanged_since = at
-        if self._woken and record is not None and record.live:
-            self._vain_until = at + record.ttl / 5  # the wake-up was false
-        self._woken = False
         self._seen = record
+        if self._woken and record is not None and record.live:
+            self._vain_until = self._next_look(at)  # the wake-up was false
+        self._woken = False
         self._notice = notice_in(record) or self._notice
         self._look_at = min(self._look_at, self._next_look(at))
         if record is not None and (before is None or before.term != record.term):

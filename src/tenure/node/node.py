@@ -278,6 +278,8 @@ class Node:
             "task_names": names,
             "queues": list(self._settings.queues),
             "leads": self._settings.leads,
+            "retention": self._settings.retention,
+            "skew_limit": self._settings.skew_limit,
             "parent": os.getppid(),
             "triggers": triggers.kinds(),
             "targets": sorted(TARGETS),

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
-from tenure.backends.base import FREE_AFTER, UNREAD_KEPT, Stores
+from tenure.backends.base import FREE_AFTER, Stores, unread_kept
 from tenure.errors import Fenced
 from tenure.facts import EventsDropped, HistoryBehind, RunsRecovered
 from tenure.model import Fence, Grant, Holder, LeaseRecord, Pruned
@@ -232,7 +232,7 @@ class Reaper(Service):
     async def _prune_events(self, fence: Fence) -> None:
         """Remove events that are old and read, and those that are too old, read or not."""
         retention, stop = self.settings.retention, self.clock.monotonic() + PRUNE_FOR
-        unread_after = max(4 * retention, UNREAD_KEPT)
+        unread_after = unread_kept(retention)
         full = True
         while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
             size = self._pruning_events.size

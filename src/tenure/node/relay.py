@@ -6,8 +6,10 @@ next, and what may be stored. This service brings it together with the store and
 - It acts only while it trusts its lease, and each send ends before the lease can: a slow sink may
   take longer only as long as the lease is renewed. A relay that was frozen finds itself fenced:
   what it sent may be a repeat, and it stores nothing.
-- What was confirmed is stored before the next send. If the store does not answer, that is repeated
-  until it does; a relay that dies meanwhile leaves its successor some events to send again.
+- Only what was confirmed is stored, one acknowledgement after the other. While one that moves only
+  the cursor is being stored, the next batches are sent, up to `UNSTORED`; everything else is stored
+  before the next send. If the store fails, nothing is sent until all is stored. A relay that dies
+  meanwhile leaves its successor some events to send again, no more than three batches.
 - It is woken by every commit that lets events be read, and by operators. While the sink is away it
   waits, with no more events in memory than its window has.
 """
@@ -37,6 +39,9 @@ from tenure.node.service import Service, Surroundings
 T = TypeVar("T")
 SLACK = 0.5
 """A sink that has not ended in time gets so much of a call's limit more; then it is cut off."""
+
+UNSTORED = 2
+"""So many batches may be confirmed while an acknowledgement is being stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,11 @@ class RelayService(Service):
         """Did operators replay more than it has taken up?"""
         self._stored = Acknowledgement(0)
         self._owed: Acknowledgement | None = None
-        """What is to be stored before anything else is sent."""
+        """The last that is not known to be stored."""
+        self._storing: asyncio.Future[bool] | None = None
+        """It is being stored, or one before it, while the next batch is sent."""
+        self._unstored = 0
+        """How many batches were confirmed since that began."""
         self._ahead: _Ahead | None = None
         """What is being read while the outcomes of a batch are stored."""
         self._troubled_since: float | None = None
@@ -96,6 +105,12 @@ class RelayService(Service):
     @property
     def label(self) -> str:
         return f"relay {self.name}"
+
+    @property
+    def stalled(self) -> bool:
+        """Does nothing get through to the sink, while this node is the one that delivers?"""
+        under = self._under
+        return under is not None and under == self.elector.leading and bool(self._stored.trouble)
 
     async def open(self) -> None:
         """Get the sink ready: `ConfigError` if it can never work."""
@@ -113,6 +128,12 @@ class RelayService(Service):
         """Let the send under way end, hand over, and close the sink."""
         await super().halt(patience)
         self._forget_ahead()
+        fence = self._under
+        if fence is not None and self.elector.leading == fence:
+            # Otherwise the next one sends some again.
+            with suppress(StoreError, Fenced, TimeoutError):
+                await self._store_all(fence)
+        await self._forget_storing()
         await self.elector.halt(patience)
         with suppress(StoreError):  # then the lease ends with its ttl
             await self.elector.resign()
@@ -136,6 +157,7 @@ class RelayService(Service):
     async def _resume(self, fence: Fence) -> None:
         """Go on from what is stored, whoever stored it."""
         self._forget_ahead()
+        await self._forget_storing()
         relay = self._relay
         found = await self._in_time(
             self._store.resume(
@@ -148,13 +170,15 @@ class RelayService(Service):
             policy, self._sink.lane, cursor=found.cursor, held=held, ended=found.ended
         )
         self._delivery.add_parked(found.replays)
-        self._revision, self._owed = found.revision, None
+        self._revision = found.revision
         self._more_replays = len(found.replays) == REPLAYS
         self._stored = Acknowledgement(found.cursor, trouble=found.ended or "", ended=found.ended)
         self._under = fence
+        if found.ended is not None and self._troubled_since is None:
+            self._troubled_since = now
 
     async def _deliver(self, fence: Fence) -> float | None:
-        if self._owed is not None and not await self._acknowledge(fence, self._owed):
+        if not await self._catch_up(fence):
             return 0.0
         more = await self._read()
         now, lease = self.clock.monotonic(), self.elector.held
@@ -173,7 +197,7 @@ class RelayService(Service):
             # Not while the batch is sent: Python's lock would pass from thread to thread for each
             # report of a sink, and both would be slower than one after the other.
             self._read_ahead()
-        if not await self._acknowledge(fence, done):
+        if not await self._store_next(fence, done, wait=not (more and batch)):
             return 0.0
         if await self._is_outdated(idle=not batch):
             self._under = None
@@ -262,11 +286,60 @@ class RelayService(Service):
             await asyncio.wait([task])
         return task.result()
 
-    async def _acknowledge(self, fence: Fence, done: Acknowledgement) -> bool:
-        """Store it. False if an operator has changed something: then all starts over."""
-        if done == self._stored:
+    async def _store_next(self, fence: Fence, done: Acknowledgement, *, wait: bool) -> bool:
+        """Store it or, if it only moves the cursor, begin to. False as `_acknowledge`."""
+        if self._owed is None and done == self._stored:
             return True
         self._owed = done
+        self._unstored += 1
+        plain = replace(self._stored, cursor=done.cursor)
+        if wait or done != plain:
+            return await self._store_all(fence)
+        self._storing = self._storing or self._begin(fence, done)
+        return True
+
+    async def _catch_up(self, fence: Fence) -> bool:
+        """May the next batch be sent? What is owed is stored first, if the store has failed or is
+        too far behind. False as `_acknowledge`."""
+        storing = self._storing
+        if storing is None or self._unstored >= UNSTORED:
+            return await self._store_all(fence)
+        if storing.done():
+            self._storing = None
+            if not storing.result():
+                return False
+            if self._owed is not None:
+                self._storing = self._begin(fence, self._owed)
+        return True
+
+    async def _store_all(self, fence: Fence) -> bool:
+        while self._owed is not None:
+            storing, self._storing = self._storing or self._begin(fence, self._owed), None
+            if not await storing:
+                return False
+        self._storing = None
+        return True
+
+    def _begin(self, fence: Fence, owed: Acknowledgement) -> asyncio.Future[bool]:
+        async def store() -> bool:
+            stored = await self._acknowledge(fence, owed)
+            if self._owed is owed:
+                self._owed = None
+            return stored
+
+        self._unstored = 0
+        return asyncio.ensure_future(store())
+
+    async def _forget_storing(self) -> None:
+        storing, self._storing, self._owed = self._storing, None, None
+        if storing is not None:
+            storing.cancel()
+            await asyncio.wait([storing])
+            if not storing.cancelled():
+                storing.exception()  # it does not matter any more
+
+    async def _acknowledge(self, fence: Fence, done: Acknowledgement) -> bool:
+        """Store it. False if an operator has changed something: then all starts over."""
         now = self.clock.monotonic()
         held = tuple(replace(each, due=max(0.0, each.due - now)) for each in done.held)
         stored = await self._in_time(
@@ -274,7 +347,6 @@ class RelayService(Service):
                 fence, self._relay.name, self._revision, replace(done, held=held)
             )
         )
-        self._owed = None
         if not stored:
             self._under = None
             return False
@@ -294,6 +366,7 @@ class RelayService(Service):
             self.facts.tell(EventParked(name, passed.position, None, None, *told, holds=False))
         now = self.clock.monotonic()
         if done.ended is not None:
+            self._troubled_since = now
             self.facts.tell(RelayEnded(name, done.ended))
         elif done.trouble and self._troubled_since is None:
             self._troubled_since = now

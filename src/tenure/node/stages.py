@@ -15,12 +15,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from tenure.backends.base import LeaseBackend
-from tenure.errors import ConfigError, SchemaMismatch, TenureError
+from tenure.errors import STAGES, ConfigError, SchemaMismatch, mark
 from tenure.facts import Facts, StartFailed, StartStage
 from tenure.printable import brief
-
-STAGES = ("workers", "connect", "migrate", "check", "campaign", "serve")
-
 
 Opened = TypeVar("Opened", bound=LeaseBackend)
 
@@ -40,7 +37,7 @@ class Stages:
         try:
             yield
         except Exception as error:
-            self._failed(name, error)
+            self.failed(name, error)
             raise
 
     async def open(self, make: Callable[[], Opened], *, migrate: bool) -> Opened:
@@ -58,17 +55,9 @@ class Stages:
                 await backend.open(migrate=migrate)
         return backend
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def failed(self, name: str, error: Exception) -> None:
         mark(error, name)
         self._facts.tell(StartFailed(name, str(error) or type(error).__name__))
-
-
-def mark(error: Exception, stage: str) -> None:
-    """Let it say at which stage a start stopped."""
-    if isinstance(error, TenureError):
-        error.stage = stage
-    among = f" of {', '.join(STAGES)}" if stage in STAGES else ""
-    error.add_note(f"Startup stopped at stage {stage!r}{among}.")
 
 
 def own_stage(name: object) -> str:

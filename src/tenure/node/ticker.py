@@ -101,6 +101,12 @@ class Ticker(Service):
     def jump(self) -> JumpWatch:
         return self._jumps
 
+    @property
+    def held(self) -> bool:
+        """Does this node lead, and wait for a clock that jumped?"""
+        fence = self._mandate.leading
+        return fence is not None and fence.term == self._watched and self._jumps.held
+
     async def step(self) -> float | None:
         fence = self._mandate.leading
         if fence is None:
@@ -220,8 +226,14 @@ class Ticker(Service):
     async def _put_off(
         self, fence: Fence, now: datetime, schedule: DueSchedule, reason: str
     ) -> None:
-        """The store accepts other firings, so it may refuse this one for a long time."""
+        """The store takes transactions, but may refuse this one for a long time."""
+        others = len(self._suspects) - 1
         text = f"put off: its firing failed {TRIES} times all by itself: {reason}"
+        if others > 0:
+            text = (
+                f"put off: its firing failed {TRIES} times, and that of {others:,} other"
+                f" schedule{'s' if others > 1 else ''} failed too: {reason}"
+            )
         fault = _until_later(schedule, now, text)
         async with asyncio.timeout(self.settings.call_timeout):
             await self._schedules.fire(fence, (), (fault,))

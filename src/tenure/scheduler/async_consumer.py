@@ -67,8 +67,8 @@ class AsyncConsumer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._abandon()
-        connection, self._connection = self._connection, None
+        await self._end(self._batch)
+        connection = self._runtime.consumers.leave(self)
         if connection is not None:
             await _done(connection.close())
         await self._call(self._following.close())
@@ -82,7 +82,7 @@ class AsyncConsumer:
                 if batch.events:
                     yield batch
             finally:
-                await batch.abandon()
+                await self._end(batch)
 
     async def take(self, connection: Any, limit: int | None = None) -> list[LoggedEvent]:
         following = self._following
@@ -99,26 +99,42 @@ class AsyncConsumer:
 
     async def _begin(self) -> AsyncBatch:
         backend = self._following.backend
-        await self._abandon()
-        connection = self._connection
-        if connection is None or getattr(connection, "closed", False):
-            connection = self._connection = await backend.connect_async()
-        await backend.begin_async(connection, self._following.transaction_idle)
+        await self._end(self._batch)  # if another loop over this consumer has left it open
+        connection = await self._connect()
+        self._connection = connection
         batch = self._batch = AsyncBatch(connection, [])
         try:
+            await backend.begin_async(connection, self._following.transaction_idle)
             batch.events = await self.take(connection)
         except BaseException:
-            await batch.abandon()
+            await self._end(batch)
             raise
         return batch
 
-    async def _abandon(self) -> None:
-        batch, self._batch = self._batch, None
-        if batch is not None:
+    async def _connect(self) -> Any:
+        places = self._runtime.consumers
+        connection, others = await places.take_async(self)
+        try:
+            for other in others:
+                await _done(other.close())
+            if connection is None or getattr(connection, "closed", False):
+                connection = await self._following.backend.connect_async()
+        except BaseException:
+            places.give(self, None)
+            raise
+        return connection
+
+    async def _end(self, batch: AsyncBatch | None) -> None:
+        """Of the present batch, if that is the one."""
+        if batch is None or self._batch is not batch:
+            return
+        connection, self._batch, self._connection = self._connection, None, None
+        try:
             await batch.abandon()
             if batch.lost:
-                connection, self._connection = self._connection, None
                 await _done(connection.close())
+        finally:
+            self._runtime.consumers.give(self, None if batch.lost else connection)
 
     async def _open(self) -> None:
         await self._following.open(await self._runtime.backend())

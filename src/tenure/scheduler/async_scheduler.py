@@ -39,6 +39,7 @@ class AsyncScheduler(BaseScheduler):
         """Run until SIGTERM or SIGINT, then hand over."""
         if not enabled():
             return
+        self._runtime.alone = True
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

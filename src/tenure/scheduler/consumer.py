@@ -74,8 +74,8 @@ class Consumer:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._abandon()
-        connection, self._connection = self._connection, None
+        self._end(self._batch)
+        connection = self._runtime.consumers.leave(self)
         if connection is not None:
             connection.close()
         self._call(self._following.close())
@@ -91,7 +91,7 @@ class Consumer:
                 if batch.events:
                     yield batch
             finally:
-                batch.abandon()
+                self._end(batch)
 
     def take(self, connection: Any, limit: int | None = None) -> list[LoggedEvent]:
         """The next events, at most `limit`, in your own transaction on your own connection: the
@@ -110,27 +110,42 @@ class Consumer:
 
     def _begin(self) -> Batch:
         backend = self._following.backend
-        self._abandon()
-        connection = self._connection
-        if connection is None or getattr(connection, "closed", False):
-            connection = self._connection = backend.connect()
-        backend.begin(connection, self._following.transaction_idle)
+        self._end(self._batch)  # if another loop over this consumer has left it open
+        connection = self._connect()
+        self._connection = connection
         batch = self._batch = Batch(connection, [])
         try:
+            backend.begin(connection, self._following.transaction_idle)
             batch.events = self.take(connection)
         except BaseException:
-            batch.abandon()
+            self._end(batch)
             raise
         return batch
 
-    def _abandon(self) -> None:
-        """The batch before, if another loop over this consumer has left it open."""
-        batch, self._batch = self._batch, None
-        if batch is not None:
+    def _connect(self) -> Any:
+        places = self._runtime.consumers
+        connection, others = places.take(self)
+        try:
+            for other in others:
+                other.close()
+            if connection is None or getattr(connection, "closed", False):
+                connection = self._following.backend.connect()
+        except BaseException:
+            places.give(self, None)
+            raise
+        return connection
+
+    def _end(self, batch: Batch | None) -> None:
+        """Of the present batch, if that is the one."""
+        if batch is None or self._batch is not batch:
+            return
+        connection, self._batch, self._connection = self._connection, None, None
+        try:
             batch.abandon()
             if batch.lost:
-                connection, self._connection = self._connection, None
                 connection.close()
+        finally:
+            self._runtime.consumers.give(self, None if batch.lost else connection)
 
     async def _open(self) -> None:
         await self._following.open(await self._runtime.backend())

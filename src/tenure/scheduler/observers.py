@@ -23,6 +23,8 @@ class Subject:
     namespace: str
     app: str
     tasks: Tasks
+    alone: bool
+    """Does this process only run the node, by `run()` or `tenure run`?"""
 
 
 class Observer(Protocol):

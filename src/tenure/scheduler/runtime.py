@@ -7,7 +7,6 @@ when they are first needed, and again in a forked child.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -20,7 +19,6 @@ from tenure.backends.base import (
     Backend,
     Joined,
     Joins,
-    KnowsNamespaces,
     KnowsRoles,
     LeaseBackend,
     Stores,
@@ -41,10 +39,12 @@ from tenure.process.threads import Threads
 from tenure.process.worker_count import check_workers
 from tenure.scheduler import transaction
 from tenure.scheduler.claims import TransactionClaims
+from tenure.scheduler.consumer_places import ConsumerPlaces
 from tenure.scheduler.execution import Execution
 from tenure.scheduler.following import Following
 from tenure.scheduler.homes import homes
 from tenure.scheduler.lending import check_lending
+from tenure.scheduler.mistyped import Mistyped
 from tenure.scheduler.observers import Observers, Subject
 from tenure.scheduler.role import check_role
 from tenure.schedules.changes import trigger_of
@@ -59,8 +59,7 @@ from tenure.tasks.registry import Tasks
 from tenure.triggers import Explanation, moments, zones
 
 T = TypeVar("T")
-_logger = logging.getLogger("tenure.scheduler")
-_inherited: list[LeaseBackend] = []
+_inherited: list[object] = []
 
 
 class Runtime:
@@ -90,6 +89,7 @@ class Runtime:
         self.app = app
         self.settings = settings or Settings()
         self.tasks = Tasks(self.tz, policies=policies)
+        self.consumers = ConsumerPlaces(self.settings.lent)
         self.thread = LoopThread()
         self.node: Node | None = None
         self._clock = clock or SystemClock()
@@ -111,8 +111,9 @@ class Runtime:
         self.relays = check_relays(relays)
         self._sinks: list[Sink] = []
         self.observers = Observers()
-        self._warned = False
-        """Was it told that nobody has this namespace?"""
+        self.alone = False
+        """Does this process only run the node?"""
+        self._mistyped = Mistyped(namespace, self.tasks)
 
     # -- connecting -------------------------------------------------------------------------------
 
@@ -150,7 +151,8 @@ class Runtime:
         """In a forked child: leave what was inherited to the parent, and start over."""
         if self.thread.forked:
             # Kept, so that nothing closes the parent's connections from here.
-            _inherited.extend(self._backends())
+            _inherited.extend([*self._backends(), self.consumers])
+            self.consumers = ConsumerPlaces(self.settings.lent)
             self.thread = LoopThread()
             self.node = self._backend = self._lease_backend = self._opening = None
             self._execution = self._telling = None
@@ -174,7 +176,8 @@ class Runtime:
         self._stages = Stages(facts)
         around = Surroundings(self._clock, facts, self.settings)
         try:
-            self.observers.starting(Subject(around, self.namespace, self.app, self.tasks))
+            about = self.namespace, self.app, self.tasks, self.alone
+            self.observers.starting(Subject(around, *about))
             with self._stages.stage("workers"):
                 if self._workers_env is not None:
                     check_workers(self._workers_env)
@@ -262,7 +265,7 @@ class Runtime:
     def _tell(self, thread: Threads) -> Facts:
         # Listeners have a thread of their own: a slow log handler must not delay a heartbeat.
         self._telling = thread
-        facts = Facts(defer=thread.submit)
+        facts = Facts(defer=thread.submit_or_do)
         for pattern, listener in self._listeners:
             facts.on(pattern, listener)
         return facts
@@ -334,24 +337,12 @@ class Runtime:
         return trigger_of(schedule).explain(moments.read("time", time), schedule.uid)
 
     async def schedules(self, tenant: str | None, limit: int, ended: bool) -> list[Schedule]:
-        store = (await self.backend()).schedules
-        found = await store.find(tenant=tenant, limit=limit, ended=ended)
-        if not found:
-            await self._check_namespace()
-        return list(found.values())
-
-    async def _check_namespace(self) -> None:
-        """Nothing was found. If it is because nobody has this namespace, say so, once."""
         backend = await self.backend()
-        if self._warned or not isinstance(backend, KnowsNamespaces):
-            return
-        known = await backend.namespaces()
-        if known and self.namespace not in known:
-            self._warned = True
-            _logger.warning(
-                "namespace %r of %s has no schedules, and no node has run in it. There are: %s",
-                *(self.namespace, backend.location, ", ".join(known[:10])),
-            )
+        found = await backend.schedules.find(tenant=tenant, limit=limit, ended=ended)
+        if not found:
+            await self._mistyped.check_namespace(backend)
+            await self._mistyped.check_tenant(backend, tenant)
+        return list(found.values())
 
     async def get_run(self, run: RunRecord | int) -> RunRecord:
         run_id = run_number(run)
@@ -372,7 +363,8 @@ class Runtime:
         backend = await self.backend()
         found = await backend.runs.find(**chosen)
         if not found:
-            await self._check_namespace()
+            await self._mistyped.check_namespace(backend)
+            await self._mistyped.check_task(backend, chosen["task"])
             # One that was removed still has its runs.
             if schedule and not await backend.runs.find(schedule=schedule, limit=1):
                 await self._check_name(schedule)

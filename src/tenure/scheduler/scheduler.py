@@ -39,6 +39,7 @@ class Scheduler(BaseScheduler):
                 "run() handles signals, so it belongs to the main thread. Elsewhere use start()"
                 " and stop(), or `with scheduler:`."
             )
+        self._runtime.alone = True
         # Before the start: a signal during it must not be lost, nor end the process impolitely.
         with Signals() as signals:
             try:

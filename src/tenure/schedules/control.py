@@ -1,4 +1,4 @@
-"""What somebody wants of a run that exists: that it ends, is tried again, or says what its task
+"""What you may ask of a run that exists: that it ends, is tried again, or says what its task
 returned. With errors that say what is in the way."""
 
 from __future__ import annotations
@@ -68,15 +68,20 @@ class RunControl:
         claim still stands after `patience` seconds, the claim is ended here: what it still writes
         or reports is refused. The run as it is then.
 
-        `Conflict` if a transaction of its task has confirmed the claim, and is still open.
+        `Conflict` if that claim is over already, if the run was claimed again meanwhile, or if a
+        transaction of its task has confirmed the claim and is still open.
         """
+        if not _is_same_claim(await self.get(run.id), run):
+            raise Conflict(
+                f"run {run.id} changed meanwhile: that claim of it is over. Nothing was changed."
+            )
         await self._runs.cancel([run.id])
         until, current = clock.monotonic() + patience, await self.get(run.id)
         while _is_same_claim(current, run) and (left := until - clock.monotonic()) > 0:
             await clock.sleep(min(LOOK_WHILE_ENDING, left))
             current = await self.get(run.id)
         if not _is_same_claim(current, run):
-            return current
+            return _without_claim(current)
         ended = Result(run.id, run.claim, run.node or "", RunState.CANCELLED, reason)
         batch = await self._runs.claim(run.node or "", (), 0, [ended])
         if run.id in batch.held:
@@ -84,7 +89,7 @@ class RunControl:
                 f"run {run.id} was asked to end, and keeps its lock: a transaction of its task has"
                 " confirmed that it still counts, and is open. Try again when that has ended."
             )
-        return await self.get(run.id)
+        return _without_claim(await self.get(run.id))
 
     async def retry(self, run_id: int, *, even_succeeded: bool = False) -> RunRecord:
         """Let it wait again. `Conflict` if it waits or is claimed, or has succeeded and nobody
@@ -158,6 +163,15 @@ def _goes_on(run: RunRecord) -> str:
     if run.result == PENDING:
         return "has succeeded, but its function has not returned"
     return f"is still {run.state}"
+
+
+def _without_claim(run: RunRecord) -> RunRecord:
+    if run.state is RunState.CLAIMED:
+        raise Conflict(
+            f"run {run.id} was claimed again meanwhile, by {run.node}, and has its lock again. It"
+            " was asked to end. Look again."
+        )
+    return run
 
 
 def _is_same_claim(current: RunRecord, run: RunRecord) -> bool:

@@ -1,8 +1,9 @@
 """The editor: the one door through which schedules are added and changed.
 
-Both schedulers, the command line, the user's own transactions and the simulation come this way. A
-change lands by compare-and-set, on the schedule as it was read; if something changed meanwhile, it
-is read and decided again. Only what the code declares comes by another way: node/rollout.py.
+Both schedulers, the command line, the HTTP API, the user's own transactions and the simulation come
+this way. A change lands by compare-and-set, on the schedule as it was read; if something changed
+meanwhile, it is read and decided again. Two come by other ways: what the code declares
+(node/rollout.py), and PostgreSQL's functions for other languages, which are SQL (docs/sql.md).
 """
 
 from __future__ import annotations
@@ -176,9 +177,17 @@ class Editor:
     async def run_now(self, name: str, key: str | None = None) -> RunRecord | None:
         """The run; None if an unfinished one made it be skipped, or if it emits an event."""
         key = secrets.token_hex(8) if key is None else idempotency_key(key)
-        run_id, _ = await self._schedules.run_now(name, key)
+        run_id, _ = await self.request_run(name, key)
         found = [] if run_id is None else await self._runs.find([run_id])
         return found[0] if found else None
+
+    async def request_run(self, name: str, key: str) -> tuple[int | None, bool]:
+        """As `run_now`: the run's id, and whether this request made it."""
+        try:
+            return await self._schedules.run_now(name, key)
+        except NotFound:
+            await self.get(name)  # says it better
+            raise
 
     async def emit(self, new: NewEvent) -> None:
         await self._events.append([new])

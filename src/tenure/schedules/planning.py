@@ -335,7 +335,10 @@ def _begin(schedule: DueSchedule, trigger: triggers.Trigger) -> Firing:
 
 def _firing(schedule: DueSchedule, stretch: Stretch, anchored: str | None = None) -> Firing:
     uid, version, target = schedule.uid, schedule.version, schedule.target
-    return Firing(uid, version, schedule.next_nominal, *stretch, anchored, target)
+    firing = Firing(uid, version, schedule.next_nominal, *stretch, anchored, target)
+    if stretch.next_nominal is not None or anchored is not None:
+        return firing
+    return firing._replace(put_away=not getattr(triggers.load(schedule.trigger), "keep", True))
 
 
 def _upcoming(

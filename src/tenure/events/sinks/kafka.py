@@ -142,7 +142,7 @@ class KafkaSink:
         producer = self._producer or self._make()
         self._last_error = ""
         outcomes = [UNTRIED] * len(batch)
-        reports = _Reports()
+        reports = _Reports(len(batch))
         note = reports.note
         failed: set[Lane] = set()
         produced = []
@@ -157,18 +157,19 @@ class KafkaSink:
                 outcomes[number] = problem
                 failed.add(self.lane(event))
         self._flush(producer, until, over)
-        # What has no report may have been written all the same.
-        all_told = reports.confirmed + len(reports.errors) == len(produced)
-        others = DELIVERED if all_told else self._unconfirmed()
-        for number in produced:
-            outcomes[number] = others
-        for number, error in reports.errors.items():
-            outcomes[number] = self._judged(error)
-        if all_told and not reports.errors and len(produced) == len(batch):
+        if all(reports.confirmed):
             self._producer = producer
-            return outcomes
+            return [DELIVERED] * len(batch)
+        is_well = True
+        for number in produced:
+            if reports.confirmed[number]:
+                outcomes[number] = DELIVERED
+                continue
+            is_well = False
+            # What has no report may have been written all the same.
+            error = reports.errors.get(number)
+            outcomes[number] = self._unconfirmed() if error is None else self._judged(error)
         # One that has failed is thrown away: a new one goes on after what was confirmed.
-        is_well = all(outcomes[number].verdict is Verdict.DELIVERED for number in produced)
         self._producer = producer if is_well else None
         return kept_in_order([self.lane(outgoing.event) for outgoing in batch], outcomes)
 
@@ -250,18 +251,18 @@ class KafkaSink:
 
 
 class _Reports:
-    """What a batch has come to. Only failures say whose they are: if every record has its report,
-    the others are confirmed. So little is made for each record: what is made by the thousand and
-    lives as long as a batch has Python's collector of garbage go through the whole process."""
+    """What became of each record of a batch. Nothing is made for one that is confirmed: what is
+    made by the thousand and lives as long as a batch has Python's collector of garbage go through
+    the whole process."""
 
-    def __init__(self) -> None:
-        self.confirmed = 0
+    def __init__(self, count: int) -> None:
+        self.confirmed = bytearray(count)
         self.errors: dict[int, Any] = {}
-        """By number in the batch."""
+        """Both by number in the batch."""
 
     def note(self, number: int, error: Any, _: object) -> None:
         if error is None:
-            self.confirmed += 1
+            self.confirmed[number] = 1
         else:
             self.errors[number] = error
 

@@ -13,11 +13,13 @@ these streams, and a stream as a whole keeps its order: it is one lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tenure.backends.urls import check_server
+from tenure.backends.shared.uncancelled import apart
+from tenure.backends.urls import check_server, is_redis_database
 from tenure.errors import ConfigError, StoreError
 from tenure.events.cloudevents import binary
 from tenure.events.sinks.base import (
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from tenure.process.clock import Clock
 
 FORM = "redis-streams://host:6379/0"
+_FORMS = {
+    "sentinel": "redis-streams+sentinel://host:26379/service/0",
+    "cluster": "redis-streams+cluster://host:7000",
+}
 SCHEMES = ("redis-streams", "rediss-streams")
 OPTIONS = ("maxlen", "prefix", "stream")
 LEAST_KEPT = 1_000
@@ -48,6 +54,12 @@ def parse(place: SinkPlace) -> Callable[[], Sink]:
     """Check the URL; what it returns makes the sink."""
     url = split(place.url, FORM, OPTIONS)
     plain = _plain(url)
+    form = url.scheme.partition("+")[2]
+    if not is_redis_database(form, url.path):
+        raise ConfigError(
+            f"{url.location}: the path is not the number of a database, as in"
+            f" {_FORMS.get(form, FORM)}. #stream= or #prefix= name the streams."
+        )
     check_server(plain)
     if url.option("stream") and url.option("prefix"):
         raise ConfigError(
@@ -96,6 +108,8 @@ class RedisStreamsSink:
         self._script = self._client.register_script(text)
 
     async def send(self, batch: Sequence[Outgoing], seconds: float) -> list[Outcome]:
+        from tenure.backends.redis.client import FAILURES
+
         if self._client is None:
             return nothing_sent(batch, Outcome(Verdict.DOWN, "this sink is closed"))
         until = self._clock.monotonic() + seconds
@@ -104,14 +118,26 @@ class RedisStreamsSink:
             name = self._stream or f"{self._prefix}{outgoing.event.topic}"
             streams.setdefault(name, []).append(number)
         outcomes = [UNTRIED] * len(batch)
-        for name, of_stream in streams.items():
-            left = until - self._clock.monotonic()
-            numbers = of_stream[: self._most]
-            found = await self._append(name, [batch[number] for number in numbers], left)
-            for number, outcome in zip(numbers, found, strict=True):
-                outcomes[number] = outcome
-            if any(outcome.verdict is Verdict.DOWN for outcome in found):
-                break  # the other streams are on the same server
+
+        async def to_server(names: Sequence[str]) -> None:
+            for name in names:
+                left = until - self._clock.monotonic()
+                numbers = streams[name][: self._most]
+                found = await self._append(name, [batch[number] for number in numbers], left)
+                for number, outcome in zip(numbers, found, strict=True):
+                    outcomes[number] = outcome
+                if any(outcome.verdict is Verdict.DOWN for outcome in found):
+                    return  # the other streams are on the same server
+
+        try:
+            servers = await apart(self._by_server(streams), seconds)
+        except TimeoutError:
+            return nothing_sent(batch, self._silent())
+        except FAILURES as error:
+            return nothing_sent(batch, _failure(error))
+        async with asyncio.TaskGroup() as group:
+            for names in servers:
+                group.create_task(to_server(names))
         return outcomes
 
     async def close(self) -> None:
@@ -121,11 +147,21 @@ class RedisStreamsSink:
         if client is not None:
             await close(client)
 
+    async def _by_server(self, streams: Iterable[str]) -> list[list[str]]:
+        """The streams that are on the same server. In a cluster, one that is down or silent holds
+        up its own only."""
+        if self._target.kind != "cluster":
+            return [list(streams)]
+        await self._client.initialize()
+        servers: dict[str, list[str]] = {}
+        for stream in streams:
+            servers.setdefault(self._client.get_node_from_key(stream).name, []).append(stream)
+        return list(servers.values())
+
     async def _append(
         self, stream: str, batch: Sequence[Outgoing], seconds: float
     ) -> list[Outcome]:
         from tenure.backends.redis.client import FAILURES
-        from tenure.backends.shared.uncancelled import apart
 
         if seconds <= 0:
             return [UNTRIED] * len(batch)
@@ -133,12 +169,14 @@ class RedisStreamsSink:
         try:
             answers = await apart(self._script(keys=[stream], args=[self._maxlen, *words]), seconds)
         except TimeoutError:
-            reason = f"{self.location} did not answer in time"
-            return nothing_sent(batch, Outcome(Verdict.DOWN, reason))
+            return nothing_sent(batch, self._silent())
         except FAILURES as error:
             return nothing_sent(batch, _failure(error))
         outcomes = [self._outcome(stream, answer) for answer in answers]
         return outcomes + [UNTRIED] * (len(batch) - len(outcomes))
+
+    def _silent(self) -> Outcome:
+        return Outcome(Verdict.DOWN, f"{self.location} did not answer in time")
 
     def _outcome(self, stream: str, answer: str) -> Outcome:
         if answer in ("added", "repeat"):
