@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tenure.backends.handed_in import RedisClient
     from tenure.errors import (
         BeyondHistory,
         Cancelled,
@@ -92,6 +93,7 @@ __all__ = [
     "NotFound",
     "Occurrence",
     "ProcessDied",
+    "RedisClient",
     "Relay",
     "ResultNotKept",
     "ResultTimeout",
@@ -155,6 +157,7 @@ _WHERE = {
     "NotFound": "tenure.errors",
     "Occurrence": "tenure.model",
     "ProcessDied": "tenure.errors",
+    "RedisClient": "tenure.backends.handed_in",
     "Relay": "tenure.events.relay",
     "ResultNotKept": "tenure.errors",
     "ResultTimeout": "tenure.errors",

@@ -34,7 +34,10 @@ def audit(store: Store, as_json: bool, limit: int, subject: str | None) -> None:
 
     async def look(backend: Opened) -> tuple[datetime, list[AuditLine]]:
         about = None if subject is None else subject_of(subject)
-        return await backend.now(), await backend.audit.find(limit=limit, subject=about)
+        found = await backend.audit.find(limit=limit, subject=about)
+        if not found:
+            await backend.tell_namespace()
+        return await backend.now(), found
 
     now, found = store.ask(look)
     if as_json:

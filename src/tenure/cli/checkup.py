@@ -71,8 +71,8 @@ async def check_cluster(backend: Opened) -> list[Finding]:
         list[RunRecord](),
     )
     groups = await asked("events", backend.events.groups, found, list[EventGroup]())
-    events = await asked("events", lambda: backend.events.find(limit=1), found, list[LoggedEvent]())
-    unplaced = next((event for event in events if not event.position), None)
+    nothing: LoggedEvent | None = None
+    unplaced = await asked("events", backend.events.unplaced, found, nothing)
     relays = await asked("relays", backend.relays.all, found, list[RelayStatus]())
     held = await asked("relays", lambda: backend.leases.all(RELAY), found, list[LeaseRecord]())
     running = {each.name for each in held if state(each, lease_now) == "live"}
@@ -90,9 +90,9 @@ async def check_cluster(backend: Opened) -> list[Finding]:
         "schedules": lambda: check_schedules(schedules, backend.address),
         "events": lambda: [
             *check_log(unplaced, now, led=led),
-            *check_groups(groups, now, backend.address),
+            *check_groups(groups, now, backend.address, alive),
         ],
-        "relays": lambda: check_relays(relays, running, now, backend.address),
+        "relays": lambda: check_relays(relays, running, now, backend.address, alive),
         "locks": lambda: check_locks(schedules, backend.address),
         "clock": lambda: [check_clock(now, before, newest, leader), *check_skews(alive)],
     }

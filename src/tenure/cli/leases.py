@@ -60,7 +60,10 @@ def list_leases(store: Store, as_json: bool, everything: bool) -> None:
         now, records = await backend.lease_now(), await backend.leases.all()
         if backend.has_schedules and (hint := await backend.leases_unknown()):
             say(f"Warning: {hint}", err=True)
-        return now, records, await _locks(backend)
+        runs = await _locks(backend)
+        if not records and not runs:
+            await backend.tell_namespace()
+        return now, records, runs
 
     now, records, runs = store.ask(look)
     presences = {record.holder: record for record in records if record.name.startswith(PRESENCE)}
@@ -157,7 +160,10 @@ def history(name: str | None, store: Store, as_json: bool, limit: int) -> None:
     """
 
     async def look(backend: Opened) -> tuple[datetime, list[Tenure]]:
-        return await backend.lease_now(), await backend.leases.history(name, limit)
+        lines = await backend.leases.history(name, limit)
+        if not lines:
+            await backend.tell_namespace()
+        return await backend.lease_now(), lines
 
     now, lines = store.ask(look)
     if as_json:

@@ -29,6 +29,7 @@ from tenure.backends.urls import scheme_of
 from tenure.cli.output import say
 from tenure.cli.recording import recorded
 from tenure.node.names import LEADER
+from tenure.schedules.known import on_record
 
 if TYPE_CHECKING:  # imported when they are used: commands that only look need no triggers
     from tenure.schedules.drafts import Drafts
@@ -71,7 +72,7 @@ class Opened:
 
     @property
     def schedules(self) -> ScheduleStore:
-        return recorded("schedules", self._whole.schedules, self._store)
+        return self._whole.schedules
 
     @property
     def editions(self) -> EditionStore:
@@ -139,16 +140,26 @@ class Opened:
 
     async def tell_namespace(self) -> None:
         """Nothing was found. A namespace that was mistyped must not look like an empty one."""
-        store: object = self._store
+        store: object = self._store or self._for_leases
         known = await store.namespaces() if isinstance(store, KnowsNamespaces) else []
         if known and self.address.namespace not in known:
             some = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
             which = f"namespace {self.address.namespace!r} of {self.location}"
+            lacks = (
+                "never had a lease"
+                if self._store is None
+                else "has no schedules, and no node has run in it"
+            )
             say(
-                f"Warning: {which} has no schedules, and no node has run in it. There are: {some}."
-                " Choose one with --namespace.",
+                f"Warning: {which} {lacks}. There are: {some}. Choose one with --namespace.",
                 err=True,
             )
+
+    async def tell_unknown(self, task: str | None, tenant: str | None) -> None:
+        """Nothing was found. If nothing on record has that task or tenant, say so."""
+        for what, name in (("task", task), ("tenant", tenant)):
+            if name is not None and not await on_record(self._whole, **{what: name}):
+                say(f"Warning: no run and no schedule has the {what} {name!r}.", err=True)
 
     async def open(self, *, migrate: bool = True) -> None:
         for backend in self._backends:

@@ -92,6 +92,8 @@ def prune(older_than: float, dry_run: bool, store: Store, as_json: bool) -> None
 
     async def act(backend: Opened) -> Found:
         found = await _walk(backend, older_than, lambda _: None, dry_run=True)
+        if not any(found.values()):
+            await backend.tell_namespace()
         if dry_run:
             return found
         total = sum(number or 0 for number in found.values())
@@ -141,7 +143,7 @@ async def _walk(
         return (await backend.runs.prune(None, age, limit, dry_run=dry_run)).count
 
     async def events(limit: int) -> int:
-        # What somebody has not read stays, whatever its age: a leader decides that.
+        # Unread events stay, whatever their age: a leader decides that.
         return (await backend.events.trim(None, age, NEVER, limit, dry_run=dry_run)).count
 
     found["runs"] = await parts(runs)

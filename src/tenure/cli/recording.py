@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from tenure.backends.base import AuditStore, Backend
 from tenure.model import Change, NewAction, NewRun
+from tenure.printable import field
 from tenure.schedules.auditing import on_record
 
 T = TypeVar("T")
@@ -21,8 +22,8 @@ CHANGES = {
     "editor.resume": "resume schedule",
     "editor.remove": "remove schedule",
     "editor.backfill": "backfill",
-    "schedules.change": "create schedule",
-    "schedules.run_now": "run now",
+    "editor.land": "create schedule",
+    "editor.request_run": "run now",
     "runs.enqueue": "enqueue",
     "runs.cancel": "cancel run",
     "runs.retry": "retry run",
@@ -58,9 +59,13 @@ class _Recorded:
         async def changing(*args: Any, **kwargs: Any) -> Any:
             if kwargs.get("dry_run"):
                 return await method(*args, **kwargs)
-            # Values of options may be secret arguments: their names have to do.
+            # Values of options may be secret arguments: their names have to do, but for triggers.
             texts = [text for text in args[1:] if isinstance(text, str)]
-            names = [name for name, value in kwargs.items() if value not in (None, False)]
+            names = [
+                f"trigger={field(str(value))}" if name == "trigger" else name
+                for name, value in kwargs.items()
+                if value not in (None, False)
+            ]
             asked = NewAction(
                 user(), socket.gethostname(), "cli", action, _subject(args), " ".join(texts + names)
             )

@@ -13,12 +13,15 @@ SKEW_MOST = 1e12
 
 def skew_of(node: LeaseRecord) -> float:
     """By how many seconds its clock is ahead of the store's. Anybody may have written the row."""
-    told = node.info.get("skew")
-    return float(told) if isinstance(told, int | float) and abs(told) < SKEW_MOST else 0.0
+    return _seconds(node.info.get("skew"), 0.0)
+
+
+def _seconds(told: object, otherwise: float) -> float:
+    return float(told) if isinstance(told, int | float) and abs(told) < SKEW_MOST else otherwise
 
 
 def check_skews(nodes: Iterable[LeaseRecord]) -> list[Finding]:
-    """Of live nodes: those whose clock is wrong."""
+    """Of live nodes: those whose clock is wrong by more than they are told to accept."""
     return [
         Finding(
             "clock",
@@ -29,5 +32,5 @@ def check_skews(nodes: Iterable[LeaseRecord]) -> list[Finding]:
             " log has other times.",
         )
         for node in nodes
-        if abs(skew := skew_of(node)) > Settings().skew_limit
+        if abs(skew := skew_of(node)) > _seconds(node.info.get("skew_limit"), Settings().skew_limit)
     ][:20]

@@ -91,7 +91,7 @@ def status(store: Store, as_json: bool, watch: bool) -> None:
 async def take_look(store: Store, backend: Opened) -> Look:
     before = SystemClock().now()
     now = await backend.now()
-    skew = (now - before).total_seconds()
+    skew = (before - now).total_seconds()
     lease_now = await backend.lease_now() if backend.leases_elsewhere else now
     leader = await backend.leases.read(LEADER)
     if leader is not None and state(leader, lease_now) != "live":
@@ -301,7 +301,7 @@ def _leader(look: Look) -> list[str]:
 def _clock(look: Look) -> str | None:
     if abs(look.skew) < SKEW_SHOWN:
         return "the store's clock agrees with this machine's"
-    ahead = "ahead of" if look.skew > 0 else "behind"
+    ahead = "behind" if look.skew > 0 else "ahead of"
     return f"the store's clock is {span(abs(look.skew))} {ahead} this machine's; the store's rules"
 
 

@@ -12,11 +12,13 @@ from tenure.leases.lease import AsyncLease
 from tenure.leases.runtime import check_name
 from tenure.model import LeaseRecord
 from tenure.node.keeper import Held
+from tenure.settings import named_arguments
 
 
 class AsyncLeases(BaseLeases[AsyncLease]):
     """`Leases` for coroutines. Cheap to make; connects when it is first used."""
 
+    @named_arguments
     async def acquire(
         self,
         name: str,
@@ -57,6 +59,7 @@ class AsyncLeases(BaseLeases[AsyncLease]):
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
+    @named_arguments
     async def lead(
         self,
         name: str,
@@ -71,6 +74,7 @@ class AsyncLeases(BaseLeases[AsyncLease]):
         more = {"heartbeat": heartbeat, "max_time": max_time}
         return await self.leading(name, ttl, on_start, on_stop, **more).start()
 
+    @named_arguments
     def leading(
         self,
         name: str,

@@ -17,7 +17,7 @@ from tenure.leases.runtime import Runtime, check_name
 from tenure.model import LeaseRecord
 from tenure.node.keeper import Held
 from tenure.process.clock import Clock, SystemClock
-from tenure.settings import check_keywords
+from tenure.settings import check_keywords, named_arguments
 
 L = TypeVar("L", bound=HeldLease)
 OnHeld = Literal["skip", "raise"]
@@ -58,6 +58,7 @@ class BaseLeases(Generic[L]):
         """The lease as this façade gives it to user code."""
         raise NotImplementedError
 
+    @named_arguments
     def hold(
         self,
         name: str,
@@ -78,6 +79,7 @@ class BaseLeases(Generic[L]):
         keeping = Keeping(ttl, heartbeat, max_time)
         return Hold(self._runtime, check_name(name), keeping, wait, self._made)
 
+    @named_arguments
     def exclusive(
         self,
         name: str,

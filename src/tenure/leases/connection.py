@@ -42,7 +42,7 @@ class Connection:
         self.thread = LoopThread("tenure-leases-loop")
         # Listeners have a thread of their own: a slow log handler must not delay a heartbeat.
         self._telling = Threads("tenure-facts")
-        self.facts = Facts(defer=self._telling.submit)
+        self.facts = Facts(defer=self._telling.submit_or_do)
         self.facts.on("*", log)
         self.blocking: BlockingLeases | None = None
         """The leases, once they are open, as the calling thread can have them; if it can."""

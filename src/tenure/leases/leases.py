@@ -20,6 +20,7 @@ from tenure.leases.lease import Lease
 from tenure.leases.runtime import check_name
 from tenure.model import LeaseRecord
 from tenure.node.keeper import Held
+from tenure.settings import named_arguments
 
 
 class Leases(BaseLeases[Lease]):
@@ -27,6 +28,7 @@ class Leases(BaseLeases[Lease]):
 
     # -- plain functions --------------------------------------------------------------------------
 
+    @named_arguments
     def acquire(
         self,
         name: str,
@@ -72,6 +74,7 @@ class Leases(BaseLeases[Lease]):
 
     # -- leading ----------------------------------------------------------------------------------
 
+    @named_arguments
     def lead(
         self,
         name: str,
@@ -91,6 +94,7 @@ class Leases(BaseLeases[Lease]):
         more = {"heartbeat": heartbeat, "max_time": max_time}
         return self.leading(name, ttl, on_start, on_stop, **more).start()
 
+    @named_arguments
     def leading(
         self,
         name: str,

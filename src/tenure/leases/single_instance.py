@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager
 from typing import Literal, Self
 
-from tenure.errors import ConfigError, LeaseHeld
+from tenure.errors import ConfigError, LeaseHeld, mark
 from tenure.leases.hold import Hold
 from tenure.leases.lease import Lease
 from tenure.leases.leases import Leases
 from tenure.model import LeaseRecord
-from tenure.node.stages import mark
-from tenure.process.worker_count import check_workers
+from tenure.node.stages import Stages, own_stage
+from tenure.process.worker_count import STAGE, check_workers
+from tenure.settings import named_arguments
 
 OnHeld = Literal["raise", "skip", "wait"]
 _EARLIER = {"fail": "raise", "skip": "skip", "standby": "wait"}
@@ -37,7 +39,9 @@ class SingleInstance:
         try:
             self.lease = self._hold.__enter__()
         except LeaseHeld as held:
-            self._refused(held)
+            if not self._skipped(held):
+                self._leases.close()
+                raise
         except BaseException:
             self._leases.close()
             raise
@@ -54,7 +58,9 @@ class SingleInstance:
         try:
             self.lease = await self._hold.__aenter__()
         except LeaseHeld as held:
-            self._refused(held)
+            if not self._skipped(held):
+                await self._leases.aclose()
+                raise
         except BaseException:
             await self._leases.aclose()
             raise
@@ -67,14 +73,19 @@ class SingleInstance:
         finally:
             await self._leases.aclose()
 
-    def _refused(self, held: LeaseHeld) -> None:
-        if not self._skips:
-            mark(held, "campaign")
-            self._leases.close()
-            raise held
-        self.holder = held.record
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """A stage of your own start, inside the block; as `Scheduler.stage`."""
+        return Stages(self._leases._runtime.facts).stage(own_stage(name))
+
+    def _skipped(self, held: LeaseHeld) -> bool:
+        if self._skips:
+            self.holder = held.record
+        else:
+            mark(held, "campaign")  # not told as an error: it is what a guard is for
+        return self._skips
 
 
+@named_arguments
 def single_instance(
     url: str | object | None = None,
     name: str = "scheduler",
@@ -99,9 +110,14 @@ def single_instance(
         when_held: the earlier name of `on_held`, with "fail" for "raise" and "standby" for "wait".
     """
     chosen = _chosen(on_held, when_held)
-    if workers_env is not None:
-        check_workers(workers_env)
     leases = Leases(url, namespace=namespace)
+    if workers_env is not None:
+        try:
+            check_workers(workers_env)
+        except ConfigError as error:
+            Stages(leases._runtime.facts).failed(STAGE, error)
+            leases.close()
+            raise
     wait = None if chosen == "wait" else 0.0
     hold = leases.hold(name, ttl, wait, heartbeat=heartbeat, max_time=max_time)
     return SingleInstance(leases, hold, skips=chosen == "skip")
@@ -113,7 +129,7 @@ def _chosen(on_held: str | None, when_held: str | None) -> str:
             raise ConfigError("on_held and when_held are the same choice: give only on_held.")
         on_held = _EARLIER.get(when_held, when_held)
         warnings.warn(
-            f"when_held={when_held!r} is now on_held={on_held!r}", DeprecationWarning, stacklevel=3
+            f"when_held={when_held!r} is now on_held={on_held!r}", DeprecationWarning, stacklevel=4
         )
     on_held = "raise" if on_held is None else on_held
     if on_held not in _EARLIER.values():

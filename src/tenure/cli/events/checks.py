@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from tenure.backends.address import Address, program, quoted
-from tenure.backends.base import UNREAD_KEPT
-from tenure.model import EventGroup, Finding, LoggedEvent, RelayStatus, Severity
+from tenure.backends.base import UNREAD_KEPT, unread_kept
+from tenure.model import EventGroup, Finding, LeaseRecord, LoggedEvent, RelayStatus, Severity
 from tenure.node.names import RELAY
 from tenure.words import count, relative
 
@@ -16,16 +16,28 @@ UNPLACED_LONG = timedelta(seconds=30)
 """Otherwise it takes milliseconds, and a takeover a few seconds."""
 STALE = timedelta(minutes=5)
 """A relay whose oldest event is older does not keep up."""
+RETENTION_MOST = 1e9
+"""In seconds, some 30 years: beyond, dates end."""
 _OK, _WARNING, _PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 
-def check_groups(groups: list[EventGroup], now: datetime, at: Address) -> list[Finding]:
+def kept_by(nodes: Iterable[LeaseRecord]) -> timedelta:
+    """How long these keep what nobody has read; the shortest time, since each of them may lead.
+    Anybody may have written the rows, and older code says nothing."""
+    told = [node.info.get("retention") for node in nodes if node.info.get("leads") is not False]
+    known = [each for each in told if isinstance(each, int | float) and 0 <= each < RETENTION_MOST]
+    return timedelta(seconds=min(map(unread_kept, known), default=UNREAD_KEPT))
+
+
+def check_groups(
+    groups: list[EventGroup], now: datetime, at: Address, nodes: Iterable[LeaseRecord] = ()
+) -> list[Finding]:
     """Who has not read events for long. They are kept for weeks, and then they are lost."""
-    found = []
+    found, kept_for = [], kept_by(nodes)
     for group in groups:
         if group.oldest is None or now - group.oldest < UNREAD_LONG:
             continue
-        kept = group.oldest + timedelta(seconds=UNREAD_KEPT)
+        kept = group.oldest + kept_for
         text = (
             f"group {group.name!r} of topic {group.topic!r} has not read {group.unread:,} events;"
             f" the oldest is from {group.oldest:%Y-%m-%d %H:%M} UTC, and may be deleted unread from"
@@ -42,12 +54,12 @@ def check_groups(groups: list[EventGroup], now: datetime, at: Address) -> list[F
     return found
 
 
-def check_log(newest: LoggedEvent | None, now: datetime, *, led: bool) -> list[Finding]:
-    """Events that no reader can see, because they have no position."""
-    if newest is None or newest.position or now - newest.recorded_at < UNPLACED_LONG:
+def check_log(unplaced: LoggedEvent | None, now: datetime, *, led: bool) -> list[Finding]:
+    """Events that no reader can see, because they have no position; this is the oldest of them."""
+    if unplaced is None or now - unplaced.recorded_at < UNPLACED_LONG:
         return []
     text = (
-        f"event {newest.id!r}, stored {relative(newest.recorded_at, now)}, has no position: no"
+        f"event {unplaced.id!r}, stored {relative(unplaced.recorded_at, now)}, has no position: no"
         " consumer or relay sees it"
     )
     remedy = (
@@ -60,18 +72,24 @@ def check_log(newest: LoggedEvent | None, now: datetime, *, led: bool) -> list[F
 
 
 def check_relays(
-    relays: list[RelayStatus], running: Collection[str], now: datetime, at: Address
+    relays: list[RelayStatus],
+    running: Collection[str],
+    now: datetime,
+    at: Address,
+    nodes: Iterable[LeaseRecord] = (),
 ) -> list[Finding]:
-    """What is not delivered, and why. `running` has the leases of those that somebody runs."""
-    found = []
+    """What is not delivered, and why. `running` has the leases of those that run."""
+    found, kept_for = [], kept_by(nodes)
     for relay in relays:
-        found += _of_relay(relay, RELAY + relay.name in running, now, at)
+        found += _of_relay(relay, RELAY + relay.name in running, now, at, kept_for)
     if relays and not found:
         found.append(Finding("relays", _OK, f"{count(len(relays), 'relay')}, all keep up"))
     return found
 
 
-def _of_relay(relay: RelayStatus, runs: bool, now: datetime, at: Address) -> list[Finding]:
+def _of_relay(
+    relay: RelayStatus, runs: bool, now: datetime, at: Address, kept_for: timedelta
+) -> list[Finding]:
     found = []
     name = f"relay {relay.name!r} to {relay.location}"
     if relay.ended is not None:
@@ -92,7 +110,7 @@ def _of_relay(relay: RelayStatus, runs: bool, now: datetime, at: Address) -> lis
         found.append(Finding("relays", _PROBLEM, text, remedy))
     if relay.oldest is None or now - relay.oldest < STALE:
         return found
-    kept = relay.oldest + timedelta(seconds=UNREAD_KEPT)
+    kept = relay.oldest + kept_for
     severity = _PROBLEM if kept - now < UNREAD_LONG else _WARNING
     text = (
         f"{name} has {count(relay.unread, 'event')} to deliver and {count(relay.held, 'key')} held;"

@@ -39,7 +39,10 @@ def groups(store: Store, as_json: bool, topic: str | None, drop: str | None, yes
         return
 
     async def look(backend: Opened) -> tuple[datetime, list[EventGroup]]:
-        return await backend.now(), await backend.events.groups(topic)
+        found = await backend.events.groups(topic)
+        if not found:
+            await backend.tell_namespace()
+        return await backend.now(), found
 
     now, found = store.ask(look)
     if as_json:

@@ -43,6 +43,8 @@ def list_events(
 
     async def look(backend: Opened) -> tuple[datetime, list[LoggedEvent]]:
         found = await backend.events.find(topic=topic, type=kind, key=key, limit=limit)
+        if not found:
+            await backend.tell_namespace()
         return await backend.now(), found
 
     now, found = store.ask(look)

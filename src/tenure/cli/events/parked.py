@@ -64,6 +64,8 @@ def parked(
 
     async def look(backend: Opened) -> tuple[datetime, list[ParkedEvent]]:
         found = await backend.relays.parked(relay, MOST, positions=positions or None)
+        if not found:
+            await backend.tell_namespace()
         return await backend.now(), found
 
     now, found = store.ask(look)

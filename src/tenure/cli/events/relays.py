@@ -47,7 +47,10 @@ def relays(store: Store, as_json: bool, resume: str | None, drop: str | None, ye
 
 def _list(store: Store, *, as_json: bool) -> None:
     async def look(backend: Opened) -> tuple[datetime, list[RelayStatus]]:
-        return await backend.now(), await backend.relays.all()
+        found = await backend.relays.all()
+        if not found:
+            await backend.tell_namespace()
+        return await backend.now(), found
 
     now, found = store.ask(look)
     if as_json:

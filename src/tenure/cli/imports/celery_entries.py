@@ -13,6 +13,8 @@ from tenure.errors import InvalidTrigger
 from tenure.triggers import Trigger, zones
 
 DISABLED = "it was disabled"
+WRONG = (KeyError, TypeError, ValueError, AttributeError)
+"""What comes of entries that are not as the package writes them."""
 _OWN = "celery."
 _STUB = '''\
 """A Tenure scheduler that sends the tasks of your Celery application."""
@@ -29,6 +31,17 @@ include(scheduler, app)
 
 def stub(found: Sequence[Found]) -> str:
     return _STUB
+
+
+class NotCarriedOver(Exception):
+    """Why an entry cannot become a schedule, as a sentence."""
+
+
+def unreadable(error: Exception) -> str:
+    """The reason for an entry that is not as the package writes it."""
+    if isinstance(error, KeyError):
+        return f"its field {error} is missing."
+    return f"it is not as its package writes it: {error}."
 
 
 def made(

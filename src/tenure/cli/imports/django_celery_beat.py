@@ -11,7 +11,16 @@ from typing import Any
 import click
 
 from tenure.cli.errors import Failed
-from tenure.cli.imports.celery_entries import made, schedules, stub, trigger_of, zone_of
+from tenure.cli.imports.celery_entries import (
+    WRONG,
+    NotCarriedOver,
+    made,
+    schedules,
+    stub,
+    trigger_of,
+    unreadable,
+    zone_of,
+)
 from tenure.cli.imports.delivery import Delivery, of_delivery
 from tenure.cli.imports.found import Found
 from tenure.errors import TenureError
@@ -76,29 +85,32 @@ def _entry(fields: Mapping[str, Any], rows: Rows, kinds: Any) -> Found:
         trigger = _trigger(name, fields, rows, kinds)
         args, kwargs = (json.loads(fields.get(key) or "null") for key in ("args", "kwargs"))
         options = {option: fields.get(option) for option in _OPTIONS}
+        options["headers"] = json.loads(fields.get("headers") or "{}")
         enabled = bool(fields["enabled"])
         task = str(fields["task"])
         return made(name, trigger, task, args or [], kwargs or {}, options, enabled=enabled)
-    except TenureError as error:
+    except (TenureError, NotCarriedOver) as error:
         return Found(name, reason=str(error))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Found(name, reason=f"it cannot be read: {type(error).__name__}: {error}.")
+    except WRONG as error:
+        return Found(name, reason=unreadable(error))
 
 
 def _trigger(name: str, fields: Mapping[str, Any], rows: Rows, kinds: Any) -> Trigger:
     kind = next(kind for kind in (*_KINDS, "") if not kind or fields.get(kind) is not None)
     if not kind:
-        raise ValueError("it has no schedule")
-    row = rows[_KINDS[kind], fields[kind]]
+        raise NotCarriedOver("it has no schedule.")
+    row = rows.get((_KINDS[kind], fields[kind]))
+    if row is None:
+        raise NotCarriedOver(f"its {kind} schedule is not in the dump.")
     starts = fields.get("start_time")
     if starts is not None and datetime.fromisoformat(starts) > SystemClock().now():
-        raise ValueError(f"its start_time, {starts}, has not come yet: import it then")
+        raise NotCarriedOver(f"its start_time, {starts}, has not come yet: import it then.")
     if kind == "clocked":
         return at(datetime.fromisoformat(row["clocked_time"]))
     if fields.get("one_off"):
-        raise ValueError("one_off ends it after the next time: add it with at(…)")
+        raise NotCarriedOver("it is a one_off, which ends after its next time: add it with at(…).")
     if kind == "solar":
-        raise ValueError("it follows the sun, and Tenure's triggers follow the clock")
+        raise NotCarriedOver("it follows the sun, and Tenure's triggers follow the clock.")
     zone = zone_of(row.get("timezone") or "UTC")
     if kind == "crontab":
         return trigger_of(name, kinds.crontab(**{field: row[field] for field in _FIELDS}), zone)

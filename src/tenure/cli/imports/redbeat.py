@@ -9,9 +9,18 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from tenure.backends.urls import shown
+from tenure.backends.urls import REDIS, check_server, scheme_of, shown, without_passwords
 from tenure.cli.errors import Failed
-from tenure.cli.imports.celery_entries import made, schedules, stub, trigger_of, zone_of
+from tenure.cli.imports.celery_entries import (
+    WRONG,
+    NotCarriedOver,
+    made,
+    schedules,
+    stub,
+    trigger_of,
+    unreadable,
+    zone_of,
+)
 from tenure.cli.imports.delivery import Delivery, of_delivery
 from tenure.cli.imports.found import Found
 from tenure.errors import TenureError
@@ -46,6 +55,9 @@ def _read(url: str, prefix: str) -> Iterator[tuple[str, str]]:
     """The definitions, by their keys."""
     import redis
 
+    if scheme_of(url) not in REDIS:
+        raise Failed(f"{shown(url)} is not the URL of a Redis. Write redis://host:6379/0.")
+    check_server(url)
     try:
         with redis.Redis.from_url(url, decode_responses=True, socket_timeout=30) as line:
             # Its own keys, such as redbeat::lock, are no hashes.
@@ -53,8 +65,12 @@ def _read(url: str, prefix: str) -> Iterator[tuple[str, str]]:
             for key in sorted(found):
                 if (text := line.hget(key, "definition")) is not None:
                     yield key, str(text)
-    except (redis.RedisError, ValueError) as error:
-        raise Failed(f"{shown(url)} cannot be read: {error}.") from error
+    except redis.RedisError as error:
+        raise Failed(
+            f"{shown(url)} cannot be read: {without_passwords(str(error)).rstrip('.')}."
+        ) from None
+    except (TypeError, ValueError):  # the driver's text has parts of the URL
+        raise Failed(f"{shown(url)} cannot be read: redis-py does not take it.") from None
 
 
 def _literal(prefix: str) -> str:
@@ -69,10 +85,10 @@ def _entry(key: str, text: str, zone: ZoneInfo, kinds: Any) -> Found:
         arguments = told.get("args") or [], told.get("kwargs") or {}
         options, enabled = told.get("options") or {}, bool(told.get("enabled", True))
         return made(name, trigger, task, *arguments, options, enabled=enabled)
-    except TenureError as error:
+    except (TenureError, NotCarriedOver) as error:
         return Found(key, reason=str(error))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Found(key, reason=f"it cannot be read: {type(error).__name__}: {error}.")
+    except WRONG as error:
+        return Found(key, reason=unreadable(error))
 
 
 def _trigger(name: str, told: dict[str, Any], zone: ZoneInfo, kinds: Any) -> Trigger:
@@ -82,7 +98,7 @@ def _trigger(name: str, told: dict[str, Any], zone: ZoneInfo, kinds: Any) -> Tri
     elif kind == "crontab":
         given = kinds.crontab(**{field: told[field] for field in _FIELDS})
     else:
-        raise ValueError(
-            f"a schedule of the kind {kind!r} is RedBeat's own; add it with rrule(…) or at(…)"
+        raise NotCarriedOver(
+            f"a schedule of the kind {kind!r} is RedBeat's own: add it with rrule(…) or at(…)."
         )
     return trigger_of(name, given, zone)

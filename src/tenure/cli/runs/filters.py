@@ -41,6 +41,7 @@ class Filter:
         """Nothing was found. A name that was mistyped must not look like a schedule that never
         ran; one that was removed still has its runs."""
         await backend.tell_namespace()
+        await backend.tell_unknown(self.task, self.tenant)
         name = self.schedule
         if name is None or await backend.schedules.find([name]):
             return

@@ -104,7 +104,7 @@ def add(
                 " the same options, changes it."
             )
         if not dry_run:
-            (added,) = await opened.schedules.change([change])
+            (added,) = await opened.editor().land([change])
         tasks = set() if task is None else {task}
         return now, added, *await unknown_tasks(opened, tasks)
 

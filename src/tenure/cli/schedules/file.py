@@ -131,7 +131,7 @@ async def _store(wanted: Import, path: Path, checked: _Checked, opened: Opened) 
             now = await opened.now()
             changes = [wanted.code.drafts.addition(new, now) for _, new in portion]
             try:
-                await opened.schedules.change(changes)
+                await opened.editor().land(changes)
             except Conflict as error:
                 raise Failed(
                     f"lines {portion[0][0]} to {portion[-1][0]}: {error} It was added"

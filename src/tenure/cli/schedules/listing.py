@@ -27,7 +27,6 @@ from tenure.cli.schedules.output import (
     upcoming,
 )
 from tenure.cli.store import Store, as_json, of_store, of_store_and_leases
-from tenure.errors import NotFound
 from tenure.model import (
     Kind,
     Occurrence,
@@ -69,6 +68,7 @@ def list_schedules(
         named = await backend.schedules.find(tenant=tenant, limit=limit, ended=ended)
         if not named:
             await backend.tell_namespace()
+            await backend.tell_unknown(None, tenant)
         found, recent = list(named.values()), dict[int, list[str]]()
         known = dict[int, ScheduleSummary]()
         for first in range(0, len(found), PORTION):
@@ -232,12 +232,9 @@ def run_now(name: str, store: Store, as_json: bool, key: str | None, wait: float
     chosen = secrets.token_hex(8) if key is None else of_usage(lambda: idempotency_key(key))
 
     async def act(backend: Opened) -> tuple[datetime, RunRecord | str, bool, str | None]:
-        try:
-            run_id, new = await backend.schedules.run_now(name, chosen)
-        except NotFound:
-            await backend.editor().get(name)  # says it better
-            raise
-        schedule = await backend.editor().get(name)
+        editor = backend.editor()
+        run_id, new = await editor.request_run(name, chosen)
+        schedule = await editor.get(name)
         if schedule.spec.event is not None:
             made = occurrence_event(schedule.uid, Kind.MANUAL, chosen)
             return await backend.now(), made, new, None

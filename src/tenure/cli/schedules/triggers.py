@@ -58,6 +58,9 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
         "--immediately", is_flag=True, help="For --every: first when the schedule is added."
     )
     @click.option(
+        "--no-keep", is_flag=True, help="For --at: the schedule is removed when it fires."
+    )
+    @click.option(
         "--dialect", type=click.Choice(DIALECTS), help="Whose words --cron is in, if not cron's."
     )
     @functools.wraps(command)
@@ -67,6 +70,8 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
         options = {name: value for name in names if (value := given.pop(name)) is not None}
         if given.pop("immediately"):
             options["immediately"] = True
+        if given.pop("no_keep"):
+            options["keep"] = False
         if except_dates:
             options["except_dates"] = list(except_dates)
         return command(*args, trigger=_made(kinds, options), **given)
@@ -79,7 +84,9 @@ def _made(kinds: dict[str, str], options: dict[str, Any]) -> Trigger | None:
         raise click.UsageError(f"--{' and --'.join(kinds)}: give one of them.")
     if not kinds:
         if options:
-            name = "except" if "except_dates" in options else next(iter(options))
+            name = {"except_dates": "except", "keep": "no-keep"}.get(
+                name := next(iter(options)), name
+            )
             raise click.UsageError(
                 f"--{name} belongs to a trigger: give --every, --cron, --at or --rrule with it."
             )

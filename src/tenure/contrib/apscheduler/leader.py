@@ -22,6 +22,7 @@ from apscheduler.schedulers.base import STATE_PAUSED, STATE_STOPPED
 from apscheduler.schedulers.blocking import BlockingScheduler
 
 from tenure.errors import ConfigError
+from tenure.leases.keeping import Keeping
 from tenure.leases.lease import Lease
 from tenure.leases.leases import Leases
 from tenure.process.clock import SystemClock
@@ -36,6 +37,7 @@ def guard(
     *,
     name: str = "apscheduler",
     ttl: float = 15.0,
+    heartbeat: float | None = None,
     namespace: str = "default",
     on_lead: Callable[[], Any] | None = None,
     on_stop: Callable[[], Any] | None = None,
@@ -47,12 +49,14 @@ def guard(
         leases: the store's URL, as for `Leases`, or a `Leases` that you have.
         name: of the lease. Schedulers with different jobs need different names.
         ttl: how long others wait for a process that is frozen or cut off.
+        heartbeat: how often the lease is renewed; at most ttl/3, ttl/5 unless given.
         on_lead: called when this process leads, after the jobs are running; a coroutine function is
             awaited on the loop of `async with`.
         on_stop: called when it no longer does, after the jobs are paused or shut down.
     """
     own = None if isinstance(leases, Leases) else Leases(leases, namespace=namespace)
-    made = Guard(scheduler, leases if isinstance(leases, Leases) else own, own, name, ttl)
+    chosen = leases if isinstance(leases, Leases) else own
+    made = Guard(scheduler, chosen, own, name, Keeping(ttl, heartbeat))
     made.on_lead, made.on_stop = on_lead, on_stop
     return made
 
@@ -61,7 +65,12 @@ class Guard:
     """`with guard(…)`, `async with guard(…)`, or `lifespan=guard(…).lifespan`."""
 
     def __init__(
-        self, scheduler: Any, leases: Leases | None, own: Leases | None, name: str, ttl: float
+        self,
+        scheduler: Any,
+        leases: Leases | None,
+        own: Leases | None,
+        name: str,
+        keeping: Keeping,
     ) -> None:
         if isinstance(scheduler, BlockingScheduler) and not isinstance(
             scheduler, BackgroundScheduler
@@ -81,7 +90,9 @@ class Guard:
         self._changing = threading.Lock()
         self._looking = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leadership = leases.leading(name, ttl, self._gained, self._not_sure)
+        self._leadership = leases.leading(
+            name, keeping.ttl, self._gained, self._not_sure, heartbeat=keeping.heartbeat
+        )
         # From here on it never runs unguarded, whatever starts it.
         self._process_jobs = scheduler._process_jobs
         scheduler._process_jobs = self._process_jobs_if_leading

@@ -1,8 +1,8 @@
 """The scheduler of `celery beat -S tenure`.
 
 Each beat is a node: one of them leads and fires what is due, and any of them sends. The store has
-the name, the times and the policies of each entry, and no more: whoever sends looks up the rest in
-its own `beat_schedule`. So arguments may be anything that Celery can send, and those that are
+the name, the times and the policies of each entry, and no more: the beat that sends takes the rest
+from its own `beat_schedule`. So arguments may be anything that Celery can send, and those that are
 functions (`BeatLazyFunc`) are called when the message is made.
 """
 

@@ -28,6 +28,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "RELAYS": _LIST,
     "HEALTH": _TEXT,
     "MIGRATE": _YES,
+    "POLICIES": (Mapping, "a dict"),
 }
 _OURS = ("DATABASE", "URL")
 """All others are arguments of `Scheduler`."""
