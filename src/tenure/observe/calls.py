@@ -19,6 +19,7 @@ from tenure.errors import Fenced, StoreError, StoreUnavailable
 LEASES, STORE = "leases", "store"
 PARTS = (LEASES, "office", "schedules", "editions", "runs", "events", "relays")
 CLOCK = "clock"
+ERRORS = ("timeout", "unavailable", "refused")
 _WAITS = frozenset({"suspect"})
 """Calls that wait on purpose: how long they take says nothing."""
 LONG = 0.1
@@ -33,7 +34,7 @@ class Call(NamedTuple):
     method: str
     took: float
     error: str | None
-    """timeout, unavailable or refused."""
+    """One of `ERRORS`, if it failed."""
     answered: bool
     """Did the store answer, whatever it said?"""
 

@@ -51,6 +51,9 @@ RESIGNED = _counter(
 HEARTBEAT = _gauge(
     "tenure_heartbeat_timestamp_seconds", "When the leases of this node were last renewed."
 )
+TTL = _gauge(
+    "tenure_lease_ttl_seconds", "How long a lease of this node lasts without being renewed."
+)
 LOSSES = _counter(
     "tenure_lease_losses_total",
     "How often a lease of this process was in doubt or over against its will.",
@@ -60,7 +63,7 @@ LOSSES = _counter(
 OCCURRENCES = Metric(
     "tenure_occurrences_total",
     "counter",
-    "Occurrences that this node has accounted for; a missed stretch counts as one.",
+    "Occurrences that this node has accounted for as leader; a missed stretch counts as one.",
     ("outcome", "reason"),
     starts=(("fired", ""), ("skipped", "overlap"), ("missed", "catch_up")),
 )
@@ -172,7 +175,7 @@ OLDEST_WAITING = _gauge(
 )
 OLDEST_LOCK = _gauge(
     "tenure_oldest_lock_timestamp_seconds",
-    "When the lock key that is held longest was taken; missing if all are younger than a minute.",
+    "When the lock key of a run that is held longest was taken; missing if none is held.",
 )
 RETENTION_LAG = _gauge(
     "tenure_retention_lag_seconds",

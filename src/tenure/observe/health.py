@@ -1,8 +1,9 @@
 """Is this node well? Three questions, and what they must not depend on.
 
 - *Alive*: do Tenure's own loops advance? An orchestrator restarts a process that is not, so nothing
-  that a restart cannot mend may count: not a store that is away, not a standby. A hung run counts
-  when all slots are taken by such, for a while: nothing else gives them back.
+  that a restart cannot mend may count: not a store that is away, not a standby. Hung runs count
+  when they have had all slots for a while, and only if the process just runs the node: nothing else
+  gives the slots back, but one job must not take down an application that does other work.
 - *Ready*: has it joined, does its store answer, has it a slot? A store that is away for a moment is
   no reason: it is away for all nodes, and they would all become unready at once.
 - *Leads*: does this node fire schedules, at this instant?
@@ -45,8 +46,8 @@ class Answer:
 
 
 def alive(watch: Watch) -> Answer:
-    """Do the loops of this node advance, and can it execute anything? True as well for one that is
-    not started or has ended."""
+    """Is there nothing that a restart would mend? True as well for one that is not started or has
+    ended."""
     subject = watch.subject
     if subject is None or not watch.runs:
         return _answer(watch, [])
@@ -57,7 +58,7 @@ def alive(watch: Watch) -> Answer:
     node = watch.node
     if node is not None and watch.state == "joined":
         taken = node.hung.full_for
-        if taken > max(SLOTS_HUNG, TTLS * ttl):
+        if subject.alone and taken > max(SLOTS_HUNG, TTLS * ttl):
             reasons.append(f"hung runs have had all its slots for {taken:.0f} s")
         reasons += [f"the {each.label} has ended" for each in node.services if each.has_ended]
         for service in (node.keeper, node.elector, node.ticker, node.worker):

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.facts import (
-    ClockAccepted,
-    ClockJumped,
     ClockSkew,
     EventParked,
     EventsDropped,
@@ -18,10 +16,6 @@ from tenure.facts import (
     LeaseSuspended,
     LeaseTakenOver,
     LeftOffice,
-    NodeStopped,
-    RelayEnded,
-    RelayRecovered,
-    RelayStalled,
     RunCancelled,
     RunFact,
     RunFailed,
@@ -40,7 +34,7 @@ from tenure.facts import (
 from tenure.node.names import LEADER as LEADERSHIP
 from tenure.node.node import Node
 from tenure.observe import catalogue as c
-from tenure.observe.calls import Call
+from tenure.observe.calls import CLOCK, ERRORS, PARTS, Call
 from tenure.observe.tally import Tally
 from tenure.process.clock import Clock
 from tenure.tasks.registry import Tasks
@@ -68,6 +62,10 @@ class Hearing:
         """When a run of each task last succeeded, on the boot clock."""
         self.running: dict[tuple[int, int, str], float] = {}
         """When the runs began that this node executes, on the boot clock."""
+        self.renewed: float | None = None
+        """When leases of this node were last renewed, on the boot clock."""
+        self.skew: float | None = None
+        """By how much its clock is ahead of the store's."""
         handlers: dict[type[Fact], Callable[[Any], None]] = {
             TookOffice: self._took_office,
             LeaseTakenOver: self._taken_over,
@@ -84,22 +82,18 @@ class Hearing:
             **dict.fromkeys(_OUTCOMES, self._ran),
             RunsRecovered: self._recovered,
             EventsRelayed: lambda f: tally.count(c.RELAYED, f.relay, by=f.count),
-            RelayStalled: lambda f: tally.set(c.RELAY_STALLED, 1, f.relay),
-            RelayEnded: lambda f: tally.set(c.RELAY_STALLED, 1, f.relay),
-            RelayRecovered: lambda f: tally.set(c.RELAY_STALLED, 0, f.relay),
             EventParked: lambda f: tally.count(c.PARKED, f.relay),
             EventsDropped: lambda f: tally.count(c.DROPPED, by=f.count),
-            ClockSkew: lambda f: tally.set(c.SKEW, f.seconds),
-            ClockJumped: lambda f: tally.set(c.JUMPED, float(f.held)),
-            ClockAccepted: lambda _: tally.set(c.JUMPED, 0),
+            ClockSkew: self._compared,
             ServiceFailed: lambda f: tally.count(c.FAILURES, f.service),
-            NodeStopped: lambda _: self.running.clear(),
         }
         self.handlers = {kind.name: handler for kind, handler in handlers.items()}
 
     def starting(self, clock: Clock, tasks: Tasks) -> None:
         self._clock, self._monotonic = clock, clock.monotonic
-        self._tally.set(c.JUMPED, 0)
+        for part in (*PARTS, CLOCK):
+            for error in ERRORS:
+                self._tally.count(c.CALL_ERRORS, part, error, by=0)
         for task in tasks:
             for outcome in ("succeeded", "failed"):
                 self._tally.count(c.RUNS, outcome, task.name, by=0)
@@ -110,7 +104,11 @@ class Hearing:
         for relay in node.relays:
             self._tally.count(c.RELAYED, relay.name, by=0)
             self._tally.count(c.PARKED, relay.name, by=0)
-            self._tally.set(c.RELAY_STALLED, 0, relay.name)
+
+    def stopped(self) -> None:
+        """What was true of the node is no longer: a time that stands still would raise an alarm."""
+        self.running.clear()
+        self.renewed = self.skew = None
 
     def called(self, call: Call) -> None:
         tally = self._tally
@@ -119,10 +117,13 @@ class Hearing:
             return
         tally.add(c.CALL_DURATION, call.took, call.part)
         if call.method == "renew":
-            tally.set(c.HEARTBEAT, self._now())
+            self.renewed = self._monotonic()
 
     def _now(self) -> float:
         return 0.0 if self._clock is None else self._clock.now().timestamp()
+
+    def _compared(self, fact: ClockSkew) -> None:
+        self.skew = fact.seconds
 
     def _took_office(self, fact: TookOffice) -> None:
         if fact.scope == LEADERSHIP:

@@ -5,6 +5,7 @@ prometheus-client writes the format. Counting does without it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.util import find_spec
@@ -23,7 +24,7 @@ from tenure.observe.health import ready
 from tenure.observe.hearing import Hearing
 from tenure.observe.pages import Expose
 from tenure.observe.survey import Found, Survey
-from tenure.observe.tally import Labels, Tally
+from tenure.observe.tally import MOST_SERIES, OTHER, Labels, Tally
 from tenure.observe.watch import Watch, attached, watch
 from tenure.process.clock import SystemClock
 from tenure.scheduler.observers import Observers, Subject
@@ -82,6 +83,7 @@ class Metrics:
     def stopped(self) -> None:
         self._stores = None
         self._servers = []
+        self._hearing.stopped()
 
     def _look_soon(self, _: Fact) -> None:
         if self._survey is not None:
@@ -144,11 +146,20 @@ class Metrics:
         behind = clock.now().timestamp() - clock.monotonic()
         values[c.INFO] = {(VERSION, subject.app, subject.namespace): 1.0}
         values[c.STORE_UP] = {(part,): float(part not in failing) for part in (LEASES, STORE)}
-        values[c.LOOP_BEAT] = {(): watch.beat_at + behind}
         values[c.SLOTS] = {(): float(subject.around.settings.concurrency)}
+        values[c.TTL] = {(): subject.around.settings.ttl}
+        values[c.JUMPED] = {(): float(node is not None and node.ticker.held)}
+        if watch.runs:
+            values[c.LOOP_BEAT] = {(): watch.beat_at + behind}
+        if (renewed := self._hearing.renewed) is not None:
+            values[c.HEARTBEAT] = {(): renewed + behind}
+        if (skew := self._hearing.skew) is not None:
+            values[c.SKEW] = {(): skew}
         running = list(self._hearing.running.values())
         values[c.RUNNING] = {(): float(len(running))}
         values[c.HUNG] = {(): float(0 if node is None else node.hung.count)}
+        relays = () if node is None else node.relays
+        values[c.RELAY_STALLED] = {(each.name,): float(each.stalled) for each in relays}
         if servers := self._servers:
             values[c.CONNECTIONS] = {(): float(sum(each.connections for each in servers))}
         succeeded = dict(self._hearing.succeeded)
@@ -170,13 +181,13 @@ def _of_store(found: Found) -> Values:
         c.WAITING: {(): float(backlog.waiting)},
         c.CLAIMED: {(): float(backlog.claimed)},
         c.OLDEST_WAITING: _time(overdue),
-        c.OLDEST_LOCK: _time(found.oldest_lock),
+        c.OLDEST_LOCK: _time(backlog.oldest_lock),
         c.RETENTION_LAG: {(): found.retention_lag},
-        c.UNREAD: {(g.topic, g.name): float(g.unread) for g in found.groups},
-        c.OLDEST_UNREAD: _times(((g.topic, g.name), g.oldest) for g in found.groups),
-        c.UNDELIVERED: {(r.name,): float(r.unread) for r in found.relays},
-        c.OLDEST_UNDELIVERED: _times(((r.name,), r.oldest) for r in found.relays),
-        c.RELAY_PARKED: {(r.name,): float(r.parked) for r in found.relays},
+        c.UNREAD: _sums(((g.topic, g.name), g.unread) for g in found.groups),
+        c.OLDEST_UNREAD: _oldest(((g.topic, g.name), g.oldest) for g in found.groups),
+        c.UNDELIVERED: _sums(((r.name,), r.unread) for r in found.relays),
+        c.OLDEST_UNDELIVERED: _oldest(((r.name,), r.oldest) for r in found.relays),
+        c.RELAY_PARKED: _sums(((r.name,), r.parked) for r in found.relays),
         c.SURVEYED: _time(found.at),
     }
 
@@ -185,8 +196,23 @@ def _time(at: datetime | None) -> dict[Labels, float]:
     return {} if at is None else {(): at.timestamp()}
 
 
-def _times(at: Iterable[tuple[Labels, datetime | None]]) -> dict[Labels, float]:
-    return {labels: each.timestamp() for labels, each in at if each is not None}
+def _sums(counts: Iterable[tuple[Labels, int]]) -> dict[Labels, float]:
+    """By their labels; those beyond `MOST_SERIES` together."""
+    found: dict[Labels, float] = {}
+    for labels, count in counts:
+        few = labels if len(found) < MOST_SERIES else (OTHER,) * len(labels)
+        found[few] = found.get(few, 0.0) + count
+    return found
+
+
+def _oldest(moments: Iterable[tuple[Labels, datetime | None]]) -> dict[Labels, float]:
+    """The same, with the oldest of those beyond."""
+    found: dict[Labels, float] = {}
+    for labels, at in moments:
+        if at is not None:
+            few = labels if len(found) < MOST_SERIES else (OTHER,) * len(labels)
+            found[few] = min(found.get(few, math.inf), at.timestamp())
+    return found
 
 
 def _cumulative(bounds: tuple[float, ...], counts: list[int]) -> list[tuple[str, float]]:

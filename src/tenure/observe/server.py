@@ -229,7 +229,7 @@ class _Limited:
 
 
 def _cut(connection: socket.socket) -> None:
-    """End it for whoever reads or writes; its thread then closes it."""
+    """End it for its reader and writer; its thread then closes it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

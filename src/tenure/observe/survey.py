@@ -24,8 +24,6 @@ SHARE = 50
 """A look may take one part in so many of the time: large stores are looked at less often."""
 LEAST_LAG, MOST_LAG = 60.0, 1e9
 """In seconds: the leader removes history once a minute."""
-HELD_LONG, MOST_CLAIMED = 60.0, 200
-"""The oldest lock key is searched among so many claimed runs that were made so many seconds ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,6 @@ class Found:
     term: int
     nodes: int
     backlog: Backlog
-    oldest_lock: datetime | None
     retention_lag: float
     groups: list[EventGroup]
     relays: list[RelayStatus]
@@ -71,16 +68,11 @@ class Survey(Service):
     async def _look(self, term: int) -> Found:
         stores = self._stores
         backlog = await self._in_time(stores.schedules.backlog(LEADER))
-        claimed = await self._in_time(
-            stores.runs.find(state="claimed", older_than=HELD_LONG, limit=MOST_CLAIMED)
-        )
-        held = [run.claimed_at for run in claimed if run.lock is not None]
         return Found(
             at=self.clock.now(),
             term=term,
             nodes=sum(each.live for each in self._node.census.presences),
             backlog=backlog,
-            oldest_lock=min((at for at in held if at is not None), default=None),
             retention_lag=await self._retention_lag(),
             groups=await self._in_time(stores.events.groups()),
             relays=await self._in_time(stores.relays.all()),

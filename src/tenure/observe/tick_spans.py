@@ -1,7 +1,7 @@
 """Spans of ticks: each firing transaction is one, and what it fires carries it to its node.
 
 The span begins before the transaction, because runs and events are stored with it. So it stands
-between the ticker and its store, and only if somebody traces: otherwise nothing is in between.
+between the ticker and its store, and only if spans are traced: otherwise nothing is in between.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ class Watch:
 
     def stopped(self) -> None:
         self._node, self._state = None, "stopped"
+        self._failing.clear()
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
