@@ -37,7 +37,7 @@ from tenure.web.pages import (
 from tenure.web.reading import Reader
 from tenure.web.rendering import page
 from tenure.web.security.attempts import Attempts
-from tenure.web.security.guard import Guard, Refused, problem
+from tenure.web.security.guard import Guard, Refused, problem, protect
 from tenure.web.security.policy import Policy
 from tenure.web.security.sessions import Sessions
 
@@ -123,7 +123,10 @@ def _refusal(request: Request, status: HTTPStatus, reason: str) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return _refusal(request, error.status, str(error))
+    answer = _refusal(request, error.status, str(error))
+    if error.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+        answer.headers["connection"] = "close"  # the rest of it is not read
+    return answer
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -159,7 +162,9 @@ async def _tenure_error(request: Request, error: Exception) -> Response:
 
 async def _defect(request: Request, error: Exception) -> Response:
     text = "The log of the dashboard says more."
-    return _error(request, HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong", text)
+    answer = _error(request, HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong", text)
+    protect(answer.headers, request.state.path)  # Starlette sends it past the guard
+    return answer
 
 
 def _error(request: Request, status: HTTPStatus, title: str, detail: str) -> Response:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tenure import triggers
 from tenure.errors import TenureError
-from tenure.model import DueBatch, DueSchedule
+from tenure.model import Schedule, Sought
 from tenure.process.clock import Clock
 from tenure.triggers.options import Options
 from tenure.triggers.zones import jumps, zone
@@ -20,13 +20,18 @@ HOURS = 24
 MINUTES = 5
 BUCKETS = HOURS * 60 // MINUTES
 SCHEDULES = 20_000
+"""How many are worked out at the most. Of more, some are chosen evenly, and counts are scaled."""
 TIMES = 300_000
 """How many times are worked out at the most."""
+READ = 500
+"""How many schedules are read at a time."""
 NAMES = 200
 """How many names are kept for each bucket."""
 ZONES = 40
 """In how many zones changes of the clocks are looked for."""
 FRESH = 60.0
+SHARE = 20
+"""A forecast lasts so many times as long as it took to make."""
 PORTION = 20
 """Schedules between two pauses, so that other requests are answered meanwhile."""
 
@@ -38,7 +43,7 @@ class ClockChange:
     at: datetime
     zones: tuple[str, ...]
     schedules: int
-    """How many of those that were looked at are in these zones."""
+    """How many of those that have something planned are in these zones."""
     forward: bool
     begin: str
     end: str
@@ -61,10 +66,15 @@ class Forecast:
     frequent: list[str]
     """Those that fire more often than the buckets are long: they are everywhere."""
     schedules: int
-    whole: bool
-    """False: there were more than were looked at."""
+    """How many schedules have something planned."""
+    looked_at: int
+    """How many of them were worked out. If not all, counts are estimates."""
     changes: list[ClockChange]
     """Of the zones that schedules are in; the first to come."""
+
+    @property
+    def whole(self) -> bool:
+        return self.looked_at == self.schedules
 
     @property
     def most(self) -> int:
@@ -93,20 +103,46 @@ class Forecast:
         return next((c for c in self.changes if c.at >= self.end), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is needed of a schedule."""
+
+    uid: int
+    name: str
+    trigger: str
+    next: datetime
+
+
+@dataclass(slots=True)
+class Sample:
+    """Evenly chosen ones of all that are added: all, or every second, or every fourth …"""
+
+    total: int = 0
+    every: int = 1
+    chosen: list[Plan] = field(default_factory=list)
+
+    def add(self, plan: Plan) -> None:
+        if self.total % self.every == 0:
+            self.chosen.append(plan)
+        self.total += 1
+        if len(self.chosen) > SCHEDULES:
+            self.chosen, self.every = self.chosen[::2], self.every * 2
+
+
 class Forecaster:
     """Keeps the last forecast, and makes a new one when it is asked for and the last is old."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
-        self._made = float("-inf")
+        self._old_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self.last: Forecast | None = None
         self.trouble = ""
 
     def ask(self) -> Forecast | None:
         """The last one; None as long as there is none."""
-        old = self._clock.monotonic() - self._made > FRESH
+        old = self._clock.monotonic() > self._old_at
         if old and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._make(), name="tenure-forecast")
         return self.last
@@ -119,24 +155,45 @@ class Forecaster:
         return self.last
 
     async def _make(self) -> None:
-        async def ask(store: Store) -> DueBatch:
-            return await store.schedules.due(SCHEDULES, ahead=HOURS * 3600.0)
+        async def ask(store: Store) -> datetime:
+            return await store.now()
 
+        began = self._clock.monotonic()
         try:
-            batch = await self._reader.ask(ask)
-            self.last = await self._work_out(batch)
+            now = await self._reader.ask(ask)
+            begin = now.replace(minute=now.minute // MINUTES * MINUTES, second=0, microsecond=0)
+            sample = await self._read(begin + timedelta(hours=HOURS))
+            self.last = await self._work_out(sample, now, begin)
             self.trouble = ""
         except TenureError as error:
             self.trouble = str(error)
-        self._made = self._clock.monotonic()
+        ended = self._clock.monotonic()
+        self._old_at = ended + max(FRESH, SHARE * (ended - began))
 
-    async def _work_out(self, batch: DueBatch) -> Forecast:
-        now = batch.now
-        begin = now.replace(minute=now.minute // MINUTES * MINUTES, second=0, microsecond=0)
+    async def _read(self, end: datetime) -> Sample:
+        """Those that have something planned until then. They are read by name and as lists are:
+        asking what is due would be a turn in the leader's order of tenants."""
+        sample = Sample()
+        after: str | None = None
+
+        async def ask(store: Store) -> list[Schedule]:
+            return await store.overview.schedules(Sought(), limit=READ, after=after)
+
+        while found := await self._reader.ask(ask):
+            for each in found:
+                first = each.next_nominal or each.next_due
+                if each.active and first is not None and first < end:
+                    sample.add(Plan(each.uid, each.name, each.spec.trigger, first))
+            after = found[-1].name
+        # If time is up before all are worked out, those that are must not be of the first letters.
+        sample.chosen.sort(key=lambda plan: plan.uid * 2_654_435_761 % 2**32)
+        return sample
+
+    async def _work_out(self, sample: Sample, now: datetime, begin: datetime) -> Forecast:
         counts, names = [0] * BUCKETS, [list[str]() for _ in range(BUCKETS)]
         frequent, left, done = list[str](), TIMES, 0
         zones = Counter[str]()
-        for schedule in batch.schedules:
+        for schedule in sample.chosen:
             if left <= 0:
                 break
             found = buckets(schedule, begin, begin + timedelta(hours=HOURS))
@@ -153,19 +210,22 @@ class Forecaster:
                         names[n].append(schedule.name)
             if done % PORTION == 0:
                 await self._clock.sleep(0)
-        whole = done == len(batch.schedules) < SCHEDULES
+        scale = sample.total / max(1, done)
+        counts = [round(each * scale) for each in counts]
+        zones = Counter({zone: round(each * scale) for zone, each in zones.items()})
         changes = clock_changes(zones, begin)
-        return Forecast(now, begin, counts, names, frequent, done, whole, changes)
+        names = [sorted(each) for each in names]
+        return Forecast(now, begin, counts, names, sorted(frequent), sample.total, done, changes)
 
 
-def buckets(schedule: DueSchedule, begin: datetime, end: datetime) -> Sequence[int]:
+def buckets(schedule: Plan, begin: datetime, end: datetime) -> Sequence[int]:
     """Into which its next times fall; more than there are buckets if it fires so often."""
     try:
         trigger = triggers.load(schedule.trigger)
     except TenureError:
         return []
     found: list[int] = []
-    moment: datetime | None = schedule.next_nominal or schedule.next_due
+    moment: datetime | None = schedule.next
     while moment is not None and moment < end and len(found) <= BUCKETS:
         found.append(
             max(0, min(BUCKETS - 1, int((moment - begin).total_seconds() // 60 // MINUTES)))
@@ -174,7 +234,7 @@ def buckets(schedule: DueSchedule, begin: datetime, end: datetime) -> Sequence[i
     return found
 
 
-def zone_of(schedule: DueSchedule) -> str | None:
+def zone_of(schedule: Plan) -> str | None:
     """The name of the zone that its times are in, if they are in one."""
     try:
         options = getattr(triggers.load(schedule.trigger), "options", None)

@@ -14,10 +14,10 @@ from starlette.applications import Starlette
 
 from tenure.errors import ConfigError
 from tenure.scheduler.async_scheduler import AsyncScheduler
+from tenure.web.arriving import MOST_CONNECTIONS, PunctualProtocol
 from tenure.web.security.addresses import is_loopback
 
 PORT = 8642
-MOST_CONNECTIONS = 300
 STOP_WITHIN = 3
 
 
@@ -84,11 +84,11 @@ def server(app: Starlette) -> uvicorn.Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=2 * MOST_CONNECTIONS,  # of which those that wait were let go
             timeout_keep_alive=10,
             timeout_graceful_shutdown=STOP_WITHIN,
             h11_max_incomplete_event_size=64 * 1024,
-            http="h11",
+            http=PunctualProtocol,
             ws="none",
         )
     )

@@ -117,7 +117,7 @@ def _phases(run: RunRecord, attempts: Sequence[Attempt], now: datetime) -> Itera
     at = run.created_at
     if run.kind is Kind.PLANNED:
         yield Phase("Until it was fired", run.nominal, at, "warn")
-    waited = "For a node"
+    waited = "Waiting for a node"
     for name, begin, end, tone in _attempts(run, attempts)[-SHOWN:]:
         yield Phase(waited, at, begin)
         yield Phase(name, begin, end or now, tone, goes_on=end is None)

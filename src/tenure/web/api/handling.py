@@ -42,10 +42,11 @@ from tenure.web.api.repeats import Repeats
 from tenure.web.api.table import Call, Operation, Reply, Version
 from tenure.web.api.values import encoded
 from tenure.web.auditing import place, who
+from tenure.web.security.guard import Refused
 
 BESIDE_ARGUMENTS = 64 * 1024
 """How many bytes a body may have beside the greatest arguments of a task, or data of an event."""
-BODY_WITHIN = 15.0
+BODY_WITHIN = 10.0
 """How many seconds a client has to send it."""
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 _JSON = "application/json"
@@ -304,6 +305,8 @@ async def _read(request: Request, most: int) -> bytes:
                 raw += chunk
                 if len(raw) > most:
                     raise too_much
+    except Refused as error:
+        raise Problem(error.status, error.code, str(error), {"connection": "close"}) from error
     except (TimeoutError, ClientDisconnect) as error:
         text = f"The body did not arrive within {BODY_WITHIN:g} s."
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, "slow", text, {"connection": "close"}) from error

@@ -26,6 +26,7 @@ from tenure.web.api.values import (
 )
 
 State = Literal["free", "live", "expired", "overdue"]
+PORTION = 500
 MOST_LOCKS = 10_000
 
 
@@ -175,12 +176,15 @@ def _lock(run: RunRecord) -> LockAnswer:
 async def list_leases(opened: Opened, call: Call) -> LeasePage:
     asked: ListLeases = call.query
     after, now = cursors.text("leases", asked.cursor), await opened.lease_now()
-    found = [
-        record
-        for record in sorted(await opened.stores.leases.all(asked.prefix), key=lambda r: r.name)
-        if (after is None or record.name > after)
-        and (asked.all or not record.name.startswith(PRESENCE) or state_of(record, now) == "live")
-    ]
+    found, read, last = list[LeaseRecord](), PORTION, after or ""
+    while len(found) <= asked.limit and read == PORTION:
+        portion = await opened.stores.leases.all(asked.prefix, after=last, limit=PORTION)
+        found += [
+            each
+            for each in portion
+            if asked.all or not each.name.startswith(PRESENCE) or state_of(each, now) == "live"
+        ]
+        read, last = len(portion), portion[-1].name if portion else ""
     shown = found[: asked.limit]
     more = len(found) > asked.limit
     following = cursors.after_name("leases", shown[-1].name) if more else None

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tenure import triggers
-from tenure.errors import Conflict, InvalidTrigger, NotFound
+from tenure.errors import Conflict, InvalidTrigger
 from tenure.model import CatchUp, Event, Kind, OnCrash, Overlap, occurrence_event
 from tenure.schedules.drafts import NewSchedule
 from tenure.schedules.editor import BACKFILL_LIMIT, stretch
@@ -227,12 +227,9 @@ async def rename_schedule(opened: Opened, call: Call) -> Reply:
 
 async def run_now(opened: Opened, call: Call) -> Reply:
     name, key = call.path["name"], call.key or secrets.token_hex(8)
-    schedule = await opened.editor().get(name)
-    try:
-        run_id, new = await opened.stores.schedules.run_now(name, key)
-    except NotFound:
-        await opened.editor().get(name)  # says it better
-        raise
+    editor = opened.editor()
+    schedule = await editor.get(name)
+    run_id, new = await editor.request_run(name, key)
     status = HTTPStatus.CREATED if new else HTTPStatus.OK
     if schedule.spec.event is not None:
         made = occurrence_event(schedule.uid, Kind.MANUAL, key)

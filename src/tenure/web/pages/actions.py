@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +21,7 @@ from tenure.errors import Conflict, TenureError
 from tenure.model import NewAction, RunState
 from tenure.printable import field, one_line
 from tenure.schedules.auditing import on_record
+from tenure.web import telling
 from tenure.web.auditing import place, who
 from tenure.web.pages import policies
 from tenure.web.pages.previews import MOST_BACKFILLED, stretch
@@ -46,6 +48,8 @@ class Action:
         self.label = name
         self.names = given.get("name", [])
         self._given = given
+        self.difference = ""
+        """What an edit changes, from what to what."""
 
     def one(self, field_name: str) -> str:
         """The only value of this field."""
@@ -75,7 +79,8 @@ class Action:
     def on_record(self, subject: str) -> AbstractAsyncContextManager[None]:
         """Writes a line about a change of this, and completes it."""
         about = {k: v for k, v in self._given.items() if k not in ("key", "proof", *SUBJECTS)}
-        detail = " ".join(f"{key}={field(','.join(about[key]))}" for key in sorted(about))
+        said = " ".join(f"{key}={field(','.join(about[key]))}" for key in sorted(about))
+        detail = self.difference or said
         asked = NewAction(
             self.who, self.place, "dashboard", WORDS.get(self.label, self.label), subject, detail
         )
@@ -122,7 +127,7 @@ async def run_now(action: Action) -> str:
 
 
 async def change(action: Action) -> str:
-    """Another trigger. Refused if somebody has changed the schedule since the page was made."""
+    """Another trigger. Refused if the schedule was changed since the page was made."""
     name, version = action.one("name"), action.number("version")
     await action.access.update(name, trigger=action.one("trigger"), expected_version=version)
     return f"Changed when {name} fires."
@@ -139,6 +144,20 @@ async def change_policies(action: Action) -> str:
         return f"Nothing was changed about {name}."
     await action.access.update(name, expected_version=version, **changes)
     return f"Changed what holds for {name}: {', '.join(sorted(changes))}."
+
+
+async def difference(action: Action) -> str:
+    """What an edit would change, for its line in the audit."""
+
+    async def now_of(store: Store) -> datetime:
+        return await store.now()
+
+    schedule = await action.access.get(action.one("name"))
+    if action.label == "change":
+        return f"trigger: {telling.rule(schedule)} → {action.one('trigger')}"
+    changes = policies.read(schedule.spec, action.all)
+    found = policies.difference(schedule, changes, await action.reader.ask(now_of))
+    return "; ".join(f"{name}: {old} → {new}" for name, old, new in found)
 
 
 async def backfill(action: Action) -> str:
@@ -201,6 +220,7 @@ ACTIONS: dict[str, Callable[[Action], Awaitable[str]]] = {
 }
 
 
+EDITS = frozenset({"change", "policies"})
 OF_MANY = frozenset({"pause", "resume", "run-now"})
 """Their lines are about each schedule."""
 SUBJECTS = ("name", "run", "relay")
@@ -237,6 +257,9 @@ def routes(reader: Reader, sessions: Sessions) -> list[BaseRoute]:
             if name in OF_MANY:
                 said = await ACTIONS[name](action)
             else:
+                if name in EDITS:
+                    with suppress(TenureError):  # which is told when it is tried
+                        action.difference = await difference(action)
                 async with action.on_record(action.subject):
                     said = await ACTIONS[name](action)
         except TenureError as error:
@@ -247,7 +270,7 @@ def routes(reader: Reader, sessions: Sessions) -> list[BaseRoute]:
         _logger.info("dashboard.acted action=%s by=%s %s", name, by, about)
         inside = then if then.startswith("/") and not then.startswith(("//", "/\\")) else "/"
         said = said[:LONGEST_SAID]
-        told = urlencode({"said": said, "mark": sessions.mark(said, request.state.session)})
+        told = urlencode({"said": said, "mark": sessions.mark(said, request.state.bound)})
         link = f"{inside}{'&' if '?' in inside else '?'}{told}"
         root = str(request.scope.get("root_path", ""))
         return RedirectResponse(root + link, HTTPStatus.SEE_OTHER)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from tenure.model import CLASSES, Backlog, Bucket, LeaseRecord, Tenure
+from tenure.model import CLASSES, Backlog, Bucket, LeaseRecord, RunRecord, Tenure
 from tenure.node.names import LEADER, PRESENCE
 from tenure.web.drawing.colours import colours
 from tenure.web.drawing.lateness import BASE, CELL, COLUMN, PEAK, heatmap, takeovers
@@ -75,6 +75,8 @@ class Look:
     counted_until: datetime | None
     """When the last run ended that is in the buckets."""
     location: str
+    newest: RunRecord | None
+    """The last run that was made."""
 
     @property
     def in_office(self) -> bool:
@@ -109,6 +111,7 @@ async def take_look(store: Store) -> Look:
         await store.summaries.buckets(HOURS * 3600.0),
         await store.summaries.position(),
         store.location,
+        next(iter(await store.overview.runs(limit=1)), None),
     )
 
 

@@ -16,21 +16,24 @@ from tenure.web.live import CLUSTER, RUNS
 from tenure.web.reading import Reader, Store, is_live
 from tenure.web.rendering import page
 
-SHOWN = 500
+SHOWN = 200
 LINES = 100
 
 
 def routes(reader: Reader) -> list[BaseRoute]:
     async def show_all(request: Request) -> Response:
+        prefix = request.query_params.get("q", "").strip()[:200]
+        after = request.query_params.get("after", "")[:200]
+
         async def ask(store: Store) -> tuple[datetime, list[LeaseRecord], list[RunRecord]]:
-            found = await store.leases.all()
+            found = await store.leases.all(prefix, after=after, limit=SHOWN + 1)
             claimed = await store.overview.unfinished("claimed", SHOWN)
             return await store.lease_now(), found, [run for run in claimed if run.lock]
 
         now, found, locks = await reader.ask(ask)
         rows = [
             (each, state(each, now))
-            for each in found
+            for each in found[:SHOWN]
             if is_live(each, now) or not each.name.startswith(PRESENCE)
         ]
         return page(
@@ -38,8 +41,10 @@ def routes(reader: Reader) -> list[BaseRoute]:
             "leases.html",
             topics=f"{CLUSTER} {RUNS} beat",
             now=now,
-            leases=rows[:SHOWN],
-            more=max(0, len(rows) - SHOWN),
+            leases=rows,
+            prefix=prefix,
+            after=after,
+            last=found[SHOWN - 1].name if len(found) > SHOWN else None,
             locks=locks,
             tones=telling.TONES,
         )

@@ -25,7 +25,9 @@ def routes(policy: Policy, sessions: Sessions, attempts: Attempts) -> list[BaseR
         if request.method != "POST":
             return page(request, "login.html", then=then, problem="", needed=not policy.open)
         peer = request.client.host if request.client else "unknown"
-        if wait := attempts.wait(peer):
+        given = (await read_form(request)).get("token", [""])[0]
+        right = sessions.is_token(given.strip())
+        if not right and (wait := attempts.wait(peer)):
             text = f"Too many wrong tokens. Try again in {ceil(wait)} seconds."
             answer: Response = page(
                 request,
@@ -37,8 +39,7 @@ def routes(policy: Policy, sessions: Sessions, attempts: Attempts) -> list[BaseR
             )
             answer.headers["retry-after"] = str(ceil(wait))
             return answer
-        given = (await read_form(request)).get("token", [""])[0]
-        if not sessions.is_token(given.strip()):
+        if not right:
             attempts.failed(peer)
             _logger.warning("dashboard.login_failed from=%s", peer)
             text = "That is not the token."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 from starlette.requests import Request
@@ -21,6 +22,10 @@ MOST_BACKFILLED = 200
 """As many as a page may backfill at once; the command line takes more."""
 
 
+def _times(text: str, now: datetime) -> list[Explanation]:
+    return as_trigger(text).preview(TIMES, now)
+
+
 def routes(reader: Reader) -> list[BaseRoute]:
     async def now_of(store: Store) -> datetime:
         return await store.now()
@@ -29,7 +34,8 @@ def routes(reader: Reader) -> list[BaseRoute]:
         text = request.query_params.get("trigger", "").strip()[:LONGEST]
         now, times, problem = await reader.ask(now_of), list[Explanation](), ""
         try:
-            times = as_trigger(text).preview(TIMES, now) if text else []
+            # On a thread: a rule may take its time to find nothing, and others are to be answered.
+            times = await asyncio.to_thread(_times, text, now) if text else []
         except (TenureError, ValueError, OverflowError) as error:
             problem = str(error)
         return page(request, "preview.html", now=now, times=times, problem=problem, total=None)

@@ -1,4 +1,4 @@
-"""How often a token may be wrong, so that nobody can try tokens by the thousand."""
+"""How often a token may be wrong before wrong ones are answered with 429, and no longer logged."""
 
 from __future__ import annotations
 
@@ -20,10 +20,6 @@ class Attempts:
     def wait(self, peer: str) -> float:
         """How many seconds until this address may try again; 0: it may now."""
         return max(self._wait(peer, ALLOWED), self._wait(_ALL, ALLOWED_ALL))
-
-    def wait_of(self, peer: str) -> float:
-        """The same, no matter what others have tried."""
-        return self._wait(peer, ALLOWED)
 
     def failed(self, peer: str) -> None:
         now = self._clock.monotonic()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from tenure.web.security.guard import Refused
 from tenure.web.security.sessions import Sessions
 
 MOST_FIELDS = 1_000
+ARRIVE_WITHIN = 10.0
 _SENT = "application/x-www-form-urlencoded"
 
 
@@ -19,8 +21,12 @@ async def read_form(request: Request) -> dict[str, list[str]]:
     if request.headers.get("content-type", "").partition(";")[0].strip() != _SENT:
         raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "That is not a form.")
     try:
-        text = (await request.body()).decode()
+        async with asyncio.timeout(ARRIVE_WITHIN):
+            text = (await request.body()).decode()
         return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except (TimeoutError, ClientDisconnect):
+        text = f"The form did not arrive within {ARRIVE_WITHIN:g} s."
+        raise Refused(HTTPStatus.REQUEST_TIMEOUT, text) from None
     except ValueError:
         raise Refused(HTTPStatus.BAD_REQUEST, "The form cannot be read.") from None
 
@@ -29,7 +35,7 @@ async def checked_form(request: Request, sessions: Sessions) -> dict[str, list[s
     """The same; refused if it is not one of ours."""
     given = await read_form(request)
     proof = given.pop("proof", [""])[0]
-    if not sessions.is_proof(proof, request.state.session):
+    if not sessions.is_proof(proof, request.state.bound):
         raise Refused(
             HTTPStatus.FORBIDDEN, "The form was not one of this dashboard's. Load the page again."
         )

@@ -2,13 +2,15 @@
 
 In this order: is the request meant for us (Host), small enough, from a page of ours (Origin); who
 is asking; may they change something. What it found out is in `request.state`: `actor`,
-`may_write`, `session`, `proof`, and `said`, what the last action has to say.
+`may_write`, `session`, what forms are `bound` to and their `proof`, and `said`, what the last
+action has to say.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import secrets
 from collections.abc import Callable, MutableMapping
 from http import HTTPStatus
 from math import ceil
@@ -24,7 +26,7 @@ from tenure.printable import one_line
 from tenure.web.security.addresses import is_loopback, is_our_host, is_our_origin
 from tenure.web.security.attempts import Attempts
 from tenure.web.security.policy import Policy
-from tenure.web.security.sessions import COOKIE, Session, Sessions
+from tenure.web.security.sessions import COOKIE, FORMS, Session, Sessions
 
 _logger = logging.getLogger("tenure.web")
 LARGEST_BODY = 2 * 1024 * 1024
@@ -79,7 +81,7 @@ class Guard:
             return
         path = path_of(scope)
         scope["state"] = {**scope.get("state", {}), "actor": "", "may_write": False}
-        scope["state"] |= {"session": None, "proof": "", "path": path, "said": ""}
+        scope["state"] |= {"session": None, "bound": "", "proof": "", "path": path, "said": ""}
         answer: ASGIApp = self._app
         try:
             self._check(scope)
@@ -89,7 +91,25 @@ class Guard:
                 self._check_change(scope, path)
         except Refused as refused:
             answer = self._refusal(scope, path, refused)
-        await answer(scope, _limited(receive), _with_headers(send, path))
+        await answer(scope, _limited(receive), self._with_headers(scope, path, send))
+
+    def _with_headers(self, scope: Scope, path: str, send: Send) -> Send:
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                protect(headers, path)
+                if headers.get("content-type", "").startswith("text/html"):
+                    self._remember(scope, headers)
+            await send(message)
+
+        return sending
+
+    def _remember(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Tell a browser what the forms of this page are bound to, unless it knows."""
+        if bound := scope["state"].get("new_forms"):
+            secure = "; Secure" if self._policy.https or scope.get("scheme") == "https" else ""
+            where = f"Path={scope.get('root_path') or '/'}; HttpOnly; SameSite=Lax{secure}"
+            headers.append("set-cookie", f"{FORMS}={bound}; {where}")
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -103,9 +123,7 @@ class Guard:
             )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
-            raise Refused(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large.", "too_large"
-            )
+            raise _too_large()
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site", "none")
         foreign = origin is not None and not is_our_origin(origin, host)
@@ -146,26 +164,29 @@ class Guard:
         state["actor"] = f"{name} from {peer}"
         state["who"], state["place"] = name, _place(connection, peer, by_proxy=bool(user))
         state["may_write"] = policy.allow_changes
-        state["session"], state["proof"] = session, self._sessions.proof(session)
+        state["session"] = session
+        bound = connection.cookies.get(FORMS, "") if session is None else session.text
+        if not bound:
+            bound = state["new_forms"] = secrets.token_urlsafe(16)
+        state["bound"], state["proof"] = bound, self._sessions.proof(bound)
         said = connection.query_params.get("said", "")
-        if said and self._sessions.is_mark(connection.query_params.get("mark", ""), said, session):
+        if said and self._sessions.is_mark(connection.query_params.get("mark", ""), said, bound):
             state["said"] = said
         return True
 
     def _is_token(self, given: str, peer: str) -> bool:
-        """Wrong ones are counted with those of the login, and after a few from an address no
-        further ones from there are looked at. Those from elsewhere are: otherwise anyone could
-        keep all programs out."""
+        """The right one always is: otherwise anyone could keep others out, such as all who come
+        by the same proxy. Wrong ones are counted with those of the login."""
         if self._policy.token is None:
             return False
-        if wait := self._attempts.wait_of(peer):
+        if self._sessions.is_token(given):
+            return True
+        if wait := self._attempts.wait(peer):
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"Too many wrong tokens. Try again in {ceil(wait)} seconds.",
                 "too_many",
             )
-        if self._sessions.is_token(given):
-            return True
         self._attempts.failed(peer)
         _logger.warning("dashboard.token_refused from=%s", peer)
         return False
@@ -185,7 +206,7 @@ class Guard:
             # Browsers say where a request comes from; programs have nothing that could be abused.
             browser = "origin" in headers or "sec-fetch-site" in headers or "cookie" in headers
             proof = headers.get("x-csrf-token", "")
-            if browser and not self._sessions.is_proof(proof, scope["state"]["session"]):
+            if browser and not self._sessions.is_proof(proof, scope["state"]["bound"]):
                 raise Refused(
                     HTTPStatus.FORBIDDEN, "The header X-CSRF-Token is missing or wrong.", "csrf"
                 )
@@ -198,7 +219,7 @@ class Guard:
         else:
             answer = self._page(Request(scope), refused.status, str(refused))
         if refused.status is HTTPStatus.TOO_MANY_REQUESTS:
-            wait = self._attempts.wait_of((scope.get("client") or ["unknown"])[0])
+            wait = self._attempts.wait((scope.get("client") or ["unknown"])[0])
             answer.headers["retry-after"] = str(max(1, ceil(wait)))
         return answer
 
@@ -239,8 +260,12 @@ def _to_login(scope: Scope, path: str, *, by_token: bool) -> ASGIApp:
     )
 
 
+def _too_large() -> Refused:
+    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large.", "too_large")
+
+
 def _limited(receive: Receive) -> Receive:
-    """A body without a length, or with a wrong one, is cut off, too."""
+    """A body without a length, or with a wrong one, is refused, too."""
     seen = 0
 
     async def limited() -> Message:
@@ -249,20 +274,15 @@ def _limited(receive: Receive) -> Receive:
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > LARGEST_BODY:
-                return {"type": "http.disconnect"}
+                raise _too_large()
         return message
 
     return limited
 
 
-def _with_headers(send: Send, path: str) -> Send:
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-            if not path.startswith("/static/"):
-                headers.setdefault("cache-control", "no-store")
-        await send(message)
-
-    return sending
+def protect(headers: MutableHeaders, path: str) -> None:
+    """What a browser is to keep in mind about an answer."""
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+    if not path.startswith("/static/"):
+        headers.setdefault("cache-control", "no-store")

@@ -16,6 +16,9 @@ from tenure.process.clock import Clock
 
 LASTS = 12 * 3600
 COOKIE = "tenure_session"
+FORMS = "tenure_forms"
+"""The cookie of those who need no session: a random text, to which their forms are bound. It is
+with the browser, so that a form of one process is known to the others."""
 _REMEMBERED = 10_000
 
 
@@ -34,9 +37,7 @@ class Sessions:
 
     def __init__(self, token: str | None, clock: Clock) -> None:
         self._token = None if token is None else token.encode()
-        self._key = hashlib.sha256(
-            b"tenure dashboard\0" + (self._token or secrets.token_bytes())
-        ).digest()
+        self._key = hashlib.sha256(b"tenure dashboard\0" + (self._token or b"")).digest()
         self._clock = clock
         self._ended: dict[str, int] = {}
 
@@ -58,25 +59,25 @@ class Sessions:
         return None if session.ends <= self._now() or number in self._ended else session
 
     def end(self, session: Session) -> None:
-        """Its cookie is refused from now on, should somebody have kept it."""
+        """Its cookie is refused from now on, wherever a copy was kept."""
         now = self._now()
         self._ended = {number: ends for number, ends in self._ended.items() if ends > now}
         if len(self._ended) < _REMEMBERED:
             self._ended[session.number] = session.ends
 
-    def proof(self, session: Session | None) -> str:
+    def proof(self, bound: str) -> str:
         """What a form of ours sends along. A page elsewhere can send forms, but not read this."""
-        return self._sign("form", session.text if session else "")
+        return self._sign("form", bound)
 
-    def is_proof(self, given: str, session: Session | None) -> bool:
-        return hmac.compare_digest(given.encode(), self.proof(session).encode())
+    def is_proof(self, given: str, bound: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.proof(bound).encode())
 
-    def mark(self, said: str, session: Session | None) -> str:
+    def mark(self, said: str, bound: str) -> str:
         """Goes with a message to the next page, so that a link cannot make us say things."""
-        return self._sign("said", f"{session.text if session else ''}\0{said}")
+        return self._sign("said", f"{bound}\0{said}")
 
-    def is_mark(self, given: str, said: str, session: Session | None) -> bool:
-        return hmac.compare_digest(given.encode(), self.mark(said, session).encode())
+    def is_mark(self, given: str, said: str, bound: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.mark(said, bound).encode())
 
     def _sign(self, purpose: str, text: str) -> str:
         return hmac.new(self._key, f"{purpose}\0{text}".encode(), hashlib.sha256).hexdigest()

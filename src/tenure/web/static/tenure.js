@@ -84,9 +84,11 @@ function place(fresh) {
       const same = details.id && next.querySelector(`#${CSS.escape(details.id)}`);
       if (same) same.open = true;
     }
+    const scrolled = [...old.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
     const focused = old.contains(document.activeElement) && document.activeElement.id;
     old.replaceWith(next);
     next.dataset.was = was;
+    next.querySelectorAll(".scroll").forEach((box, n) => { box.scrollLeft = scrolled[n] ?? 0; });
     if (focused) document.getElementById(focused)?.focus();
   }
 }
@@ -166,5 +168,10 @@ document.addEventListener("input", (event) => {
     form.querySelector(".preview").replaceChildren(...fresh.body.childNodes);
   }, SETTLE);
 });
+
+// A drawing that is wider than the window opens at "now", not at its oldest end.
+for (const box of document.querySelectorAll("[data-at]")) {
+  box.scrollLeft = box.dataset.at * box.scrollWidth - box.clientWidth * 0.7;
+}
 
 connect();
