@@ -131,6 +131,41 @@ async def test_schedule_is_added_after_a_restore_without_the_sequence(
     assert (await backend.schedules.find(["a"]))["a"].spec.lock == added[0].spec.lock
 
 
+async def test_skipped_one_without_a_readable_name_has_a_text_for_it(
+    store: tuple[Backend, Any, Any],
+) -> None:
+    backend, _, spoiler = store
+    if isinstance(spoiler, PostgresSpoiler):
+        pytest.skip("has nothing but texts in that column")
+    assert await backend.office.take(FENCE) == FENCE
+    now = await backend.now()
+    trigger = dump(every(hours=1).anchored(now))
+    await backend.schedules.change([adding("a", now, trigger=trigger)])
+    await backend.schedules.run_now("a", "is in its way")
+    spoiler.connection.execute("UPDATE tenure_schedule SET name = x'ff', overlap = 'skip'")
+    batch = await backend.schedules.due(10)
+    planned = plan(batch.schedules, batch.now)
+    fired = await backend.schedules.fire(FENCE, planned.firings)
+    assert fired.skipped == ("b'\\xff'",)
+    assert await backend.schedules.find(fired.skipped) == {}
+
+
+@pytest.mark.parametrize("late", ["x'3a'", "'x'", "7", "x''", "'1,2'"])
+async def test_summary_that_cannot_be_read_begins_again(
+    store: tuple[Backend, Any, Any], late: str
+) -> None:
+    backend, _, spoiler = store
+    if isinstance(spoiler, PostgresSpoiler):
+        pytest.skip("has nothing but texts in that column")
+    [added] = await backend.schedules.change([adding("a", await backend.now())])
+    spoiler.connection.execute(
+        "INSERT INTO tenure_schedule_summary VALUES"
+        f" ({added.uid}, 'default', 0, 'succeeded', 1000000, {late})"
+    )
+    known = await backend.summaries.of([added.uid])
+    assert set(known[added.uid].late) == {0}
+
+
 def _table(spoiler: Any, name: str) -> str:
     return f"tenure{'.' if isinstance(spoiler, PostgresSpoiler) else '_'}{name}"
 

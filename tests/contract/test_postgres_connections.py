@@ -40,7 +40,11 @@ async def backend(url: str) -> AsyncIterator[PostgresBackend]:
 
 def sessions(postgres: PostgresServer, url: str) -> int:
     with psycopg.connect(postgres.url, autocommit=True) as line:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        # An autovacuum worker is in the database, too.
+        query = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = %s AND backend_type = 'client backend'"
+        )
         row = line.execute(query, (url.rpartition("/")[2],)).fetchone()
     assert row is not None
     return int(row[0])

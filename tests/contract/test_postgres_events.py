@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import psycopg
 import pytest
 
 from tenure.backends.postgres import PostgresBackend
@@ -122,5 +123,30 @@ async def test_relay_reads_a_batch_and_not_the_whole_backlog(
             read = [step["Actual Rows"] for step in steps(plan["Plan"])]
             assert max(read) <= 500, name
         assert [event.position for event in await relays.read((), 100, 3)] == [101, 102, 103]
+    finally:
+        await backend.close()
+
+
+@pytest.mark.parametrize("position", [2**63 - 1, 2**53 - 1])
+async def test_events_after_one_that_was_put_at_the_end_get_positions(
+    postgres: PostgresServer, position: int
+) -> None:
+    url = postgres.create_database("last_event")
+    backend = PostgresBackend(url)
+    await backend.open()
+    try:
+        fence, events = Fence("contract", 1, "ann"), backend.events
+        assert await backend.office.take(fence) == fence
+        for name in ("first", "bad"):
+            await events.append([NewEvent(name, Content("ledger", "Said", "1", "key"))])
+        assert await events.sequence(fence) == 2
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as hand:
+            await hand.execute("UPDATE tenure.event SET position = %s WHERE id = 'bad'", [position])
+            await hand.execute("UPDATE tenure.event_log SET position = %s", [position])
+        for n in range(3):
+            await events.append([NewEvent(str(n), Content("ledger", "Said", "1", "key"))])
+            assert await events.sequence(fence) == 1
+        found = {event.id: event.position for event in await events.find()}
+        assert [found[name] for name in ("first", "0", "1", "2")] == [1, 2, 3, 4]
     finally:
         await backend.close()

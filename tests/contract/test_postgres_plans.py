@@ -227,6 +227,9 @@ async def test_postgresql_claims_by_key(postgres: PostgresServer, backlog: str) 
                 # What goes before a run, however many wait behind it.
                 before = [s for s in steps if "ROW(" in str(s.get("Index Cond"))]
                 assert "run_first" in {step["Index Name"] for step in before}, name
+        counted = {"namespace": "default", "counted": 100_000}
+        steps = await nodes(schedules._database, schedules._sql["backlog"], counted)
+        assert "run_lock" in {step.get("Index Name") for step in steps} or backlog == "young"
         steps = await nodes(schedules._database, schedules._sql["mark_next"], values)
         used = {step["Index Name"] for step in steps if "Index Name" in step}
         assert used == {"run_ended", "run_behind", "run_pkey"} or backlog == "young"

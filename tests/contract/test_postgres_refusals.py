@@ -12,6 +12,7 @@ import pytest
 from tenure import Leases, single_instance
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.leases.single_instance import OnHeld
+from tests.e2e.command import until
 from tests.support.servers import PostgresServer, free_port
 
 
@@ -71,6 +72,54 @@ def test_database_that_the_role_may_not_use(place: str) -> None:
     error = _refused(f"{_as(place, 'outsider')}/closed_to_all")
     assert type(error) is StoreError
     assert "GRANT CONNECT" in str(error)
+
+
+@pytest.fixture
+def strict() -> Iterator[PostgresServer]:
+    """A server of its own, which asks one role for a password and does not let another in."""
+    server = PostgresServer(fsync="off")
+    try:
+        server.start()
+        with psycopg.connect(server.url, autocommit=True) as line:
+            line.execute("CREATE ROLE keyed LOGIN PASSWORD 'right'")
+            line.execute("CREATE ROLE barred LOGIN")
+            rules = server.data / "pg_hba.conf"
+            rules.write_text(
+                "host all keyed 127.0.0.1/32 scram-sha-256\n"
+                "host all barred 127.0.0.1/32 reject\n"
+                "host all tenure 127.0.0.1/32 trust\n"
+            )
+            line.execute("SELECT pg_reload_conf()")
+            until(lambda: _refuses(server, "barred"), "the new rules")
+        yield server
+    finally:
+        server.close()
+
+
+def _refuses(server: PostgresServer, user: str) -> bool:
+    try:
+        psycopg.connect(_as(server.url.rpartition("/")[0], user) + "/postgres").close()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+def test_what_the_server_is_told_to_refuse(strict: PostgresServer) -> None:
+    place = strict.url.rpartition("/")[0]
+    for user, says in (
+        ("keyed:wrong", "authentication failed"),
+        ("keyed", "no password supplied"),
+        ("barred", "pg_hba.conf rejects connection"),
+        ("stranger", "no pg_hba.conf entry"),
+    ):
+        error = _refused(f"{_as(place, user)}/postgres")
+        assert type(error) is StoreError, (user, error)
+        assert says in str(error)
+        assert "wrong" not in str(error)
+        asked = "password" if user.startswith("keyed") else "in its pg_hba.conf"
+        assert asked in str(error).rpartition(says)[2]
+    with Leases(f"{_as(place, 'tenure')}/postgres") as leases:
+        assert leases.acquire("job") is not None
 
 
 @pytest.mark.parametrize(

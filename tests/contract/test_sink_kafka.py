@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +57,13 @@ class KafkaHarness(SinkHarness):
 
     async def thaw(self) -> None:
         self.cluster.thaw()
+        self.cluster.silence(1, 0)
+
+    async def freeze_some(self, events: Sequence[LoggedEvent]) -> Collection[LoggedEvent] | None:
+        """One of the three brokers is silent, and so are the partitions that it leads."""
+        leaders = {topic: self.cluster.leaders(topic) for topic in ("ledger", "other")}
+        self.cluster.silence(1)
+        return [each for each in events if _leader(each, leaders[each.topic]) == 1]
 
     def unacceptable(self, event: LoggedEvent) -> LoggedEvent | None:
         return replace(event, data=json.dumps("x" * 2_000_000))
@@ -109,6 +116,11 @@ def murmur2(data: bytes) -> int:
         h = (h ^ int.from_bytes(rest, "little")) * m & 0xFFFFFFFF
     h = (h ^ (h >> 13)) * m & 0xFFFFFFFF
     return h ^ (h >> 15)
+
+
+def _leader(event: LoggedEvent, leaders: Sequence[int]) -> int:
+    assert event.key is not None
+    return leaders[(murmur2(event.key.encode()) & 0x7FFFFFFF) % len(leaders)]
 
 
 async def test_keys_go_to_the_partitions_of_javas_producers(harness: KafkaHarness) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -30,6 +30,7 @@ from tests.support.redis_servers import ClusterSetup
 from tests.support.servers import ValkeyServer
 
 PASSWORD = "hunt3rX%2Fs3cr3tY"
+TOPICS = ("ledger", "other")
 
 
 class StreamsHarness(SinkHarness):
@@ -50,7 +51,7 @@ class StreamsHarness(SinkHarness):
 
     async def received(self) -> list[Received]:
         return self.before + [
-            _read(fields) for topic in ("ledger", "other") for _, fields in self.entries(topic)
+            _read(fields) for topic in TOPICS for _, fields in self.entries(topic)
         ]
 
     def entries(self, stream: str) -> list[tuple[str, dict[str, str]]]:
@@ -213,13 +214,53 @@ async def test_full_memory_is_a_sink_that_is_down(harness: StreamsHarness) -> No
         assert verdicts(await deliver(sink, [event(2), event(3)])) == [Verdict.DELIVERED] * 2
 
 
-@pytest.fixture(scope="module")
+class ClusterHarness(SinkHarness):
+    """The streams `ledger` and `other` are on different servers of it."""
+
+    def __init__(self, cluster: ClusterSetup) -> None:
+        self.cluster = cluster
+
+    def make(self) -> Sink:
+        url = self.cluster.url.replace("redis+cluster", "redis-streams+cluster")
+        return parse(SinkPlace(url, SystemClock()))()
+
+    async def received(self) -> list[Received]:
+        with redis.RedisCluster(
+            host="127.0.0.1", port=self.cluster.nodes[0].port, decode_responses=True
+        ) as line:
+            return [_read(dict(each)) for name in TOPICS for _, each in line.xrange(name)]
+
+    async def freeze(self) -> None:
+        for node in self.cluster.nodes:
+            assert node.process is not None
+            freezing.freeze(node.process)
+
+    async def freeze_some(self, events: Sequence[LoggedEvent]) -> Collection[LoggedEvent] | None:
+        server, other = map(self.cluster.owner, TOPICS)
+        assert server is not other
+        assert server.process is not None
+        freezing.freeze(server.process)
+        return [each for each in events if each.topic == TOPICS[0]]
+
+    async def thaw(self) -> None:
+        for node in self.cluster.nodes:
+            assert node.process is not None
+            freezing.thaw(node.process)
+
+
+@pytest.fixture
 def cluster() -> Iterator[ClusterSetup]:
     setup = ClusterSetup()
     try:
         yield setup.start()
     finally:
         setup.close()
+
+
+class TestRedisCluster(SinkContract):
+    @pytest.fixture
+    async def harness(self, cluster: ClusterSetup) -> SinkHarness:
+        return ClusterHarness(cluster)
 
 
 async def test_the_streams_of_a_cluster_may_be_on_different_servers(cluster: ClusterSetup) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,12 @@ class WebhookHarness(SinkHarness):
 
     async def freeze(self) -> None:
         self.server.flowing.clear()
+
+    async def freeze_some(self, events: Sequence[LoggedEvent]) -> Collection[LoggedEvent] | None:
+        silent = [each for each in events if each.key == "key-3"]
+        self.server.slow = {each.id for each in silent}
+        self.server.flowing.clear()
+        return silent
 
     async def thaw(self) -> None:
         self.server.flowing.set()

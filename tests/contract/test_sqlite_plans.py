@@ -78,6 +78,10 @@ STEPS = {
         ],
     },
     "schedules": {
+        "oldest_lock": [
+            f"{RUNS} INDEX tenure_run_lock (namespace=? AND lock>?)",
+            "SEARCH (subquery-1)",
+        ],
         "judge_firings": [
             "SCAN tenure_firing",
             f"SEARCH s {KEY}",

@@ -24,6 +24,8 @@ def catch(name: str, invariant: str, **changed: Any) -> None:
     """Fail unless a history breaks this invariant."""
     caught: dict[str, int] = json.loads(_CAUGHT.read_text())
     first = 0 if _ANEW else caught.get(name, 0)
+    if first not in range(AT_MOST):
+        pytest.fail(f"caught.json names seed {first} for {name}: none of the first {AT_MOST}")
     seen: set[str] = set()
     for seed in dict.fromkeys([first, *range(AT_MOST)]):
         seen |= {violation.invariant for violation in check(simulate(seed, **changed))}

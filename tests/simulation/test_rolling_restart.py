@@ -1,6 +1,6 @@
 """Hundreds of nodes, each stopped and started again: nobody notices.
 
-TENURE_NODES=1000 takes as many, and a minute.
+TENURE_NODES=1000 takes as many, and two minutes.
 """
 
 from __future__ import annotations

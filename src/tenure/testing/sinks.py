@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +25,8 @@ PATIENCE = 20.0
 """In seconds: for a sink that is well."""
 BRIEF = 1.0
 """For one that does not answer."""
+SOME_SILENT = 4.0
+"""For one of which a part does not answer."""
 MOMENT = 2.0
 """How much later than it was told a send may return, on a busy machine."""
 TIME = datetime(2026, 11, 16, 12, 30, 15, 123456, tzinfo=UTC)
@@ -73,6 +75,11 @@ class SinkHarness(ABC):
     async def start(self) -> None:
         """It listens again, with all that it had received."""
         await self.thaw()
+
+    async def freeze_some(self, events: Sequence[LoggedEvent]) -> Collection[LoggedEvent] | None:
+        """From now on the server answers to only some of these, of different lanes. Returns those
+        to which it does not answer, whole lanes; None if it cannot do that."""
+        return None
 
     def unacceptable(self, event: LoggedEvent) -> LoggedEvent | None:
         """The same event, changed so that the server takes neither it nor, without answering that
@@ -227,6 +234,36 @@ class SinkContract:
             assert outcomes[2].verdict is Verdict.UNTRIED
             assert [outcomes[0].verdict, outcomes[3].verdict] == [Verdict.DELIVERED] * 2
         assert {each.id for each in await harness.received()} == {"event-1", "event-4"}
+
+    async def test_what_is_confirmed_is_delivered_though_other_lanes_get_no_answer(
+        self, harness: SinkHarness
+    ) -> None:
+        def of_each_lane(first: int) -> list[LoggedEvent]:
+            return [
+                event(first + n, key=f"key-{n // 2}", topic=("ledger", "other")[n % 2])
+                for n in range(12)
+            ]
+
+        lanes, sent = of_each_lane(1), of_each_lane(13) + of_each_lane(25)
+        async with opened(harness) as sink:
+            assert verdicts(await deliver(sink, lanes)) == [Verdict.DELIVERED] * 12
+            silent = await harness.freeze_some(sent)
+            if silent is None:
+                pytest.skip("this server answers to all or to nobody")
+            assert 0 < len(silent) < len(sent)
+            outcomes = await sink.send(outgoing(sent), SOME_SILENT)
+            failed: set[Any] = set()
+            for each, outcome in zip(sent, outcomes, strict=True):
+                lane = sink.lane(each)
+                first = Verdict.UNTRIED if lane in failed else Verdict.DOWN
+                assert outcome.verdict is (first if each in silent else Verdict.DELIVERED), each
+                failed |= {lane} if each in silent else set()
+            await harness.thaw()
+            left = [each for each in sent if each in silent]
+            outcomes = await deliver_at_last(sink, left)
+            assert verdicts(outcomes) == [Verdict.DELIVERED] * len(left)
+            arrived = [each.id for each in await harness.received()]
+            assert first_arrivals(sink, lanes + sent, arrived) == in_lanes(sink, lanes + sent)
 
     async def test_nothing_secret_is_shown(self, harness: SinkHarness) -> None:
         async with opened(harness) as sink:

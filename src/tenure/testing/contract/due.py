@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from tenure.model import Overlap
+from tenure.model import Overlap, Result, RunState
 from tenure.testing.contract.harness import SCOPE, Harness, adding, replacing
 
 
@@ -178,3 +178,22 @@ class DueContract:
         assert backlog.next_due == oldest.next_due
         assert backlog.oldest_waiting == first.due
         assert backlog.now >= first.due
+
+    async def test_backlog_has_the_lock_that_is_held_longest(self, harness: Harness) -> None:
+        assert (await harness.schedules.backlog(SCOPE)).oldest_lock is None
+        await harness.claimed_run("unlocked", overlap=Overlap.ALLOW)
+        await harness.waiting_run("waiting", "1", lock="w")
+        assert (await harness.schedules.backlog(SCOPE)).oldest_lock is None
+        # Neither the first run nor the first lock key: the first claim.
+        late = await harness.waiting_run("late", task="late", lock="a")
+        first = await harness.claimed_run("first", lock="m")
+        await harness.advance(harness.ttl / 10)
+        await harness.claimed_run("last", lock="z")
+        [claimed] = (await harness.runs.claim("node", ["late"], 1)).runs
+        assert claimed.id == late.id
+        assert (await harness.schedules.backlog(SCOPE)).oldest_lock == first.claimed_at
+        await harness.finish([Result(first.id, first.claim, "node", RunState.SUCCEEDED)])
+        backlog = await harness.schedules.backlog(SCOPE)
+        assert backlog.oldest_lock is not None
+        assert first.claimed_at is not None
+        assert first.claimed_at < backlog.oldest_lock <= backlog.now

@@ -59,6 +59,38 @@ class EndingContract:
         )
         assert list(await harness.schedules.find()) == ["a"]
 
+    async def test_one_not_to_be_kept_is_gone_when_it_has_fired(self, harness: Harness) -> None:
+        """Its run goes on, also after a failed attempt, and stays under its name."""
+        fence = await harness.in_office()
+        schedule = await harness.add("a", retries=1)
+        other = await harness.add("b", due_in=harness.ttl * 99)
+        last = firing(schedule)._replace(put_away=True)
+        stale = firing(other)._replace(put_away=True)  # it is not due
+        done = await harness.schedules.fire(fence, [last, stale])
+        assert (done.fired, done.stale) == (1, 1)
+        assert await harness.schedules.find(ended=True) == {"b": other}
+        [run] = (await harness.runs.claim("node", [TASK], 5)).runs
+        assert run.schedule == "a"
+        await harness.finish([Result(run.id, run.claim, "node", RunState.WAITING, "x", 0.0)])
+        await _execute(harness)
+        [run] = await harness.runs.find(schedule="a")
+        assert (run.state, run.attempt) == (RunState.SUCCEEDED, 2)
+        await harness.add("a", due_in=harness.ttl)  # the name is free
+        await _prune(harness, fence, times=3)
+        assert await harness.runs.find() == []
+
+    async def test_one_that_code_declares_is_marked_when_it_has_fired(
+        self, harness: Harness
+    ) -> None:
+        fence = await harness.in_office()
+        schedule = await harness.add("a", app="shop")
+        await harness.schedules.fire(fence, [firing(schedule)._replace(put_away=True)])
+        assert await harness.schedules.find() == {}
+        kept = await harness.the("a")
+        assert (kept.uid, kept.active, kept.next_due) == (schedule.uid, True, None)
+        [declared] = (await harness.editions.declared("shop")).schedules
+        assert declared == kept
+
     async def test_what_has_not_ended_or_only_now_stays(self, harness: Harness) -> None:
         fence = await harness.in_office()
         await harness.schedules.change([adding("paused", None, active=False, reason="paused")])

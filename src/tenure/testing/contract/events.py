@@ -93,6 +93,21 @@ class EventContract:
         numbers = [each.key_number for each in read]
         assert numbers == list(range(numbers[0], numbers[0] + 5))
 
+    async def test_oldest_event_without_a_position_is_known(self, harness: Harness) -> None:
+        fence = await harness.in_office()
+        assert await harness.events.unplaced() is None
+        for n in range(3):
+            await harness.events.append([event(f"{n}a"), event(f"{n}b")])
+        oldest = await harness.events.unplaced()
+        if oldest is not None:  # else the store gives positions at once
+            assert (oldest.id, oldest.position) == ("0a", 0)
+            await harness.events.sequence(fence, 3)
+            oldest = await harness.events.unplaced()
+            assert oldest is not None
+            assert oldest.id == "1b"
+        await harness.sequenced(fence)
+        assert await harness.events.unplaced() is None
+
     async def test_events_of_a_key_are_counted(self, harness: Harness) -> None:
         fence = await harness.in_office()
         await harness.events.append([event("a1", "a"), event("b1", "b"), event("a2", "a")])

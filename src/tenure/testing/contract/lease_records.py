@@ -94,6 +94,14 @@ class LeaseRecordContract:
             await harness.grant(name)
         assert _names(await harness.leases.all()) == ["a", "b", "c"]
 
+    async def test_leases_are_listed_in_portions(self, harness: LeaseHarness) -> None:
+        for name in ("b/1", "b/3", "c", "a", "b/2"):
+            await harness.grant(name)
+        assert _names(await harness.leases.all(limit=2)) == ["a", "b/1"]
+        assert _names(await harness.leases.all(after="b/1", limit=2)) == ["b/2", "b/3"]
+        assert _names(await harness.leases.all("b/", after="b/1", limit=9)) == ["b/2", "b/3"]
+        assert _names(await harness.leases.all(after="c")) == []
+
     async def test_prefix_is_taken_literally(self, harness: LeaseHarness) -> None:
         """No character of a prefix is a wildcard, and case counts."""
         for name in ("a_1", "a_2", "ax1", "A_1", "a%1", "b"):

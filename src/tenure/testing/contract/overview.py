@@ -30,6 +30,7 @@ class OverviewContract:
         assert await found(text="DAILY") == [n for n in everything if "aily" in n]
         assert await found(text="_100%") == [late.name]
         assert await found(text="100_") == []
+        assert await found(text="\\") == []
         assert await found(tenant="acme") == ["Daily digest"]
         assert await found(app="shop", text="back") == ["daily backup"]
         assert await found(active=False) == await found(reason="orphaned") == [paused.name]

@@ -91,7 +91,7 @@ class TakeoverContract:
     async def test_lease_of_another_clock_is_taken_after_a_quiet_ttl(
         self, harness: LeaseHarness
     ) -> None:
-        """Its counter must be seen unchanged for a full ttl; each renewal begins that anew."""
+        """Its counter must be seen unchanged for a full ttl; each renewal starts the wait again."""
         foreign = skip_unless(await harness.foreign(), "this store has one clock for all")
         grant = await foreign.leases.acquire("job", harness.holder("far"), harness.ttl)
         assert isinstance(grant, Grant)

@@ -3,7 +3,7 @@
 declared    a schedule is as the newest edition says, of those that a living node has and that
             declare it; one that none of them declares does not fire
 
-Editions are numbered here anew, in the order in which the store heard of them. One that no node has
+Editions are numbered here, in the order in which the store heard of them. One that no node has
 is forgotten after the retention; if it comes back, it is new.
 """
 
