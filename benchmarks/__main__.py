@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ from benchmarks import (
     adding,
     backlog,
     beat,
+    beside,
     cost,
     crowd,
+    document,
     events,
     executed,
     firing,
@@ -71,6 +73,7 @@ BENCHMARKS: dict[str, Run] = {
     "pages": pages.run,
     "paths": paths.run,
     "startup": startup.run,
+    "beside": beside.run,
 }
 
 
@@ -83,7 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.stores:
         with STORES[name](options.directory) as store:
             facts, stretch = report.machine(store, options.quick), processors.Stretch()
-            figures, used, broken = _measure(store, options, begun)
+            _check_facts(options, name, facts)
+            figures, used, broken = _measure(store, options, begun, facts)
             facts |= processors.stolen(stretch.shares(), used)
         every = [figure for found in figures.values() for figure in found]
         missed = missed or any(figure.met is False for figure in every)
@@ -91,17 +95,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         written[name] = report.to_json(figures, facts)
         if options.json is not None:  # after each store: what is measured is not lost any more
             options.json.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
-        if options.update is not None and not broken:
-            report.update(options.update, name, report.markdown(every, facts))
         shown = report.markdown if options.markdown else report.text
-        print(f"{name}\n\n{shown(every, facts)}\n", flush=True)
+        print(f"{name}\n\n{shown(report.rows(every), facts)}\n", flush=True)
     if failed:
         print(f"FAILED, and not in the tables: {'; '.join(failed)}", file=sys.stderr)
     return int(bool(failed) or (options.strict and missed))
 
 
+def _check_facts(options: argparse.Namespace, store: str, facts: Mapping[str, str]) -> None:
+    """A part is not put beside what was measured with something else."""
+    if options.update is None or not options.names:
+        return
+    if others := document.differs(options.update, store, facts):
+        sys.exit(
+            f"The table of {store} was measured with another {', '.join(others)}:"
+            " leave the names out, and all of it is measured."
+        )
+
+
 def _measure(
-    store: Store, options: argparse.Namespace, begun: float
+    store: Store, options: argparse.Namespace, begun: float, facts: Mapping[str, str]
 ) -> tuple[dict[str, list[Figure]], dict[str, processors.Shares | None], list[str]]:
     """All that were asked for, and how the processors were used meanwhile. One that breaks takes
     none of the others with it."""
@@ -113,16 +126,26 @@ def _measure(
         if name in store.skips:
             say(f"left out: {store.skips[name]}")
             continue
+        if name == "beside" and options.beside is None:
+            say("left out: --beside says with what")
+            continue
         stretch = processors.Stretch()
         try:
             run = BENCHMARKS[name]
             if run is steady.run:
                 run = partial(steady.run, minutes=options.minutes)
+            elif run is beside.run:
+                run = partial(beside.run, before=options.beside)
             figures[name] = run(store, options.quick, say)
         except Exception:  # noqa: BLE001 - whatever it is, it is told
             say(f"FAILED\n{traceback.format_exc()}")
             broken.append(name)
         used[name] = stretch.shares()
+        if options.update is not None and name in figures:  # at once: it may take hours to the end
+            of_this = {**facts, **processors.stolen(used[name], {name: used[name]})}
+            known = [each for each in BENCHMARKS if each not in store.skips]
+            rows = {name: report.rows(figures[name])}
+            document.update(options.update, store.name, rows, of_this, known)
     return figures, used, broken
 
 
@@ -138,7 +161,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measure Tenure on this machine. Progress goes to standard error, the tables"
-        " to standard output. All of it takes about half an hour for each store.",
+        " to standard output. All of it takes an hour and more for a store.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--store", choices=[*STORES, "all"], default="sqlite")
@@ -147,20 +170,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=0.0, help="of the long stretch of `steady`; 0: none"
     )
+    parser.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="an older one, for `beside`"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
-    parser.add_argument("--update", type=Path, metavar="FILE", help="renew the tables in FILE")
+    parser.add_argument("--update", type=Path, metavar="FILE", help="renew the rows in FILE")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     options = parser.parse_args(arguments)
     options.stores = list(STORES) if options.store == "all" else [options.store]
     if unknown := sorted(set(options.names) - set(BENCHMARKS)):
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    if options.beside is not None and not (options.beside / "src" / "tenure").is_dir():
+        parser.error(f"{options.beside} is no checkout of Tenure: it has no src/tenure")
     if options.update is not None:
-        if options.names:
-            parser.error("--update renews whole tables: leave the names out")
         try:
             for store in options.stores:
-                report.check_document(options.update, store)
+                document.check(options.update, store)
         except ConfigError as error:
             parser.error(str(error))
     return options

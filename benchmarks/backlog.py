@@ -117,7 +117,10 @@ def _figures(case: Case, pairs: Sequence[tuple[Took, Took]]) -> list[Figure]:
     if finishes:
         figures.append(Figure(f"backlog: finish {case.beside} / nothing", "×", finishes))
     if case.gone:
-        what, looks = f"backlog: due {case.beside}", [full.due / empty.due for empty, full in pairs]
+        looks = [full.due / empty.due for empty, full in pairs]
+        what = f"backlog: look for what is due {case.beside}"
+        figures.append(Figure("backlog: look for what is due", "ms", [e.due for e, _ in pairs]))
+        figures.append(Figure(what, "ms", [full.due for _, full in pairs]))
         figures.append(Figure(f"{what} / nothing", "×", looks, MOST_TIMES, "median"))
     return figures
 

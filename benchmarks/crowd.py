@@ -39,7 +39,8 @@ DEPUTIES = 3
 MOST_OF_STANDBY, MOST_OF_DEPUTY = 1.0, 3.0
 """Transactions a second."""
 MOST_CONNECTIONS = 2
-MOST_TAKEOVER = 0.15
+MOST_TAKEOVER, KILLS = 0.15, 20
+"""Seconds, whatever the leader was doing; `takeover` tells apart what it was."""
 LISTENERS, IN_A_PROCESS = (0, 100, 500), 100
 LEAST_WITH_LISTENERS = 80.0
 """Per cent of the rate without any."""
@@ -125,7 +126,7 @@ def _group(size: int) -> int:
 
 
 def _crowd(store: Store, size: int, quick: bool, say: Say) -> tuple[Idle, list[float]]:
-    seconds, kills = (2.0, 1) if quick else (20.0, 5)
+    seconds, kills = (2.0, 1) if quick else (20.0, KILLS)
     group = _group(size)
     with (
         store.place() as place,

@@ -14,6 +14,7 @@ from pathlib import Path
 BUSY = 0.15
 """A share of the processors' time that somebody used before the run: its figures are marked."""
 IDLE, WAITING, STOLEN = 3, 4, 7
+STOLEN_FACT = "stolen by the host"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def stolen(whole: Shares | None, each: Mapping[str, Shares | None]) -> dict[str,
     if whole is None:
         return {}
     named = [f"{name} {shares.stolen:.1%}" for name, shares in each.items() if shares is not None]
-    return {"stolen by the host": f"{whole.stolen:.1%} of the time ({', '.join(named)})"}
+    return {STOLEN_FACT: f"{whole.stolen:.1%} of the time ({', '.join(named)})"}
 
 
 def _ticks() -> list[int] | None:

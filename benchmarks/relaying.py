@@ -4,8 +4,10 @@ The brokers are librdkafka's mock cluster, in a process of its own. It speaks Ka
 keeps everything in memory, so this shows what the relay costs, not what Kafka can do. The relay of
 a node and, in turns, a bare producer deliver the same rows, each in a process of its own. The bare
 one reads them in batches, produces records with the same content and settings, and keeps no account
-of what it has delivered. Both are timed from their first batch to the last acknowledgement; the
-bare one has connected before that.
+of what it has delivered. The bare one's time begins before it connects to the store, and the
+relay's when it has the lease: both include the first read. It ends with the brokers' last
+acknowledgement, and the relay's when that is stored too. The bare producer has connected to the
+brokers before.
 
     python -m benchmarks.relaying OPTIONS      such a process, started from here
 """
@@ -32,7 +34,8 @@ from benchmarks.log import TOPIC, fill
 from benchmarks.stores import Store
 from tenure import Event, Relay, Scheduler
 from tenure.events.sinks.kafka import DEFAULTS, FIXED
-from tenure.facts import EventsRelayed, Fact
+from tenure.facts import EventsRelayed, Fact, TookOffice
+from tenure.node.names import RELAY
 from tests.support.kafka_cluster import KafkaCluster
 
 OF_BARE = 50.0
@@ -98,23 +101,41 @@ def _apart(what: str, url: str, hosts: str, count: int) -> float:
 
 
 def relayed(url: str, hosts: str, count: int) -> float:
-    done, times = threading.Event(), [0.0, 0.0]
-    left = count
+    done, begun, left = threading.Event(), 0.0, count
+
+    def began(fact: Fact) -> None:
+        nonlocal begun
+        assert isinstance(fact, TookOffice)
+        if fact.scope.startswith(RELAY):
+            begun = time.monotonic()
 
     def told(fact: Fact) -> None:
         nonlocal left
         assert isinstance(fact, EventsRelayed)
-        times[1] = time.monotonic()
-        times[0] = times[0] or times[1] - fact.seconds
         left -= fact.count
         if left <= 0:
             done.set()
 
     scheduler = Scheduler(url, relays=[Relay(f"kafka://{hosts}#topic=relayed")])
+    scheduler.on("leader.took_office", began)
     scheduler.on("relay.delivered", told)
-    with scheduler:
+    with scheduler, closing(_connect(url)) as connection:
         assert done.wait(PATIENCE), f"{left:,} of {count:,} were not relayed"
-    return times[1] - times[0]
+        _until(lambda: _is_stored(connection), every=0.001)
+        ended = time.monotonic()
+    assert begun
+    return ended - begun
+
+
+def _is_stored(connection: Any) -> bool:
+    """Has the relay recorded that all events were acknowledged?"""
+    prefix = "tenure_" if isinstance(connection, sqlite3.Connection) else "tenure."
+    [(is_all,)] = connection.execute(
+        f"SELECT (SELECT max(position) FROM {prefix}relay)"
+        f" >= (SELECT max(position) FROM {prefix}event)"
+    ).fetchall()
+    connection.rollback()
+    return bool(is_all)
 
 
 def by_hand(url: str, hosts: str, count: int) -> float:
@@ -229,11 +250,11 @@ def _read(hosts: str, read: dict[str, float], enough: threading.Event) -> None:
         consumer.close()
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def _until(condition: Callable[[], bool], every: float = 0.01) -> None:
     until = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < until, "the brokers did not get all events"
-        time.sleep(0.01)
+        time.sleep(every)
 
 
 if __name__ == "__main__":

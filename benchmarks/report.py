@@ -6,19 +6,18 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.processors import busy_before
 from benchmarks.stores import Store
-from tenure.errors import ConfigError
 
-BEGIN = "<!-- figures of {store}: filled in by scripts/bench --update -->"
-END = "<!-- end of the figures of {store} -->"
 WIDTH = 100
+Row = tuple[str, ...]
+"""As it is shown."""
 HEADINGS = ("figure", "n", "median", "p99", "spread", "target", "met")
+MET = {None: "–", True: "yes", False: "**NO**"}
 
 
 def machine(store: Store, quick: bool = False) -> dict[str, str]:
@@ -35,7 +34,7 @@ def machine(store: Store, quick: bool = False) -> dict[str, str]:
     }
 
 
-def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
+def rows(figures: Sequence[Figure]) -> list[Row]:
     return [
         (
             figure.what,
@@ -44,24 +43,25 @@ def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
             shown(figure.p99, figure.unit),
             f"{number(min(figure.values))} – {shown(max(figure.values), figure.unit)}",
             _target(figure),
-            {None: "–", True: "yes", False: "**NO**"}[figure.met],
+            MET[figure.met],
         )
         for figure in figures
     ]
 
 
-def text(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
-    table = [HEADINGS, *rows(figures)]
+def text(found: Sequence[Row], facts: Mapping[str, str]) -> str:
+    table = [HEADINGS, *found]
     widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([_facts(facts), "", *(line.rstrip() for line in lines), "", verdict(figures)])
+    return "\n".join([_facts(facts), "", *(line.rstrip() for line in lines), "", verdict(found)])
 
 
-def markdown(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
-    table = (HEADINGS, ("---", *["--:"] * 4, "---", "---"), *rows(figures))
+def markdown(found: Sequence[Row], facts: Mapping[str, str]) -> str:
+    table = (HEADINGS, ("---", *["--:"] * 4, "---", "---"), *found)
     lines = [f"| {' | '.join(row)} |" for row in table]
-    about, judgement = fill(_facts(facts), WIDTH), fill(verdict(figures), WIDTH)
+    about = fill(_facts(facts), WIDTH, break_on_hyphens=False)
+    judgement = fill(verdict(found), WIDTH, break_on_hyphens=False)
     return "\n".join([about, "", *lines, "", judgement])
 
 
@@ -72,31 +72,12 @@ def to_json(figures: Mapping[str, Sequence[Figure]], facts: Mapping[str, str]) -
     }
 
 
-def verdict(figures: Sequence[Figure]) -> str:
-    missed = [figure.what for figure in figures if figure.met is False]
-    judged = sum(figure.met is not None for figure in figures)
+def verdict(found: Sequence[Row]) -> str:
+    missed = [row[0] for row in found if row[-1] == MET[False]]
+    judged = sum(row[-1] != MET[None] for row in found)
     if missed:
         return f"{len(missed)} of {judged} targets MISSED: {'; '.join(missed)}."
     return f"All {judged} targets met."
-
-
-def check_document(path: Path, store: str) -> None:
-    """Before anything is measured: can `update` write there?"""
-    begin, end = BEGIN.format(store=store), END.format(store=store)
-    content = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if content.count(begin) != 1 or content.partition(begin)[2].count(end) != 1:
-        raise ConfigError(f"{path} must have the lines {begin!r} and {end!r}, once each.")
-
-
-def update(path: Path, store: str, block: str) -> None:
-    """Put the block between the two marks of this store in a document."""
-    check_document(path, store)
-    begin, end = BEGIN.format(store=store), END.format(store=store)
-    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
-    after = rest.partition(end)[2]
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(f"{before}{begin}\n\n{block}\n\n{end}{after}", encoding="utf-8")
-    fresh.replace(path)  # all of it or nothing, if somebody stops us here
 
 
 def shown(value: float, unit: str) -> str:

@@ -39,8 +39,8 @@ OVER = 1.0
 """How many seconds after a stretch its occurrences must have been started."""
 SETTLED = 3.0
 """So many times the retention after the start, sizes should be what they stay."""
-
-
+MOST_CONNECTIONS = 3 + 1
+"""Of a busy node; one more, since with so few nodes each is a deputy."""
 PEER_RATES, PEER_SECONDS = (20, 50, 100, 200, 500), 20.0
 HELD, MOST_LATE = 99.0, 1_000.0
 """A rate is held by a peer that starts so many per cent, none later than so many milliseconds."""
@@ -107,7 +107,7 @@ def _figures(rate: int, runs: Sequence[Found], target: float | None) -> list[Fig
     ]
     if any(run.connections for run in runs):
         most = [run.connections for run in runs]
-        figures.append(Figure(f"{what}, connections of a node", "", most))
+        figures.append(Figure(f"{what}, connections of a node", "", most, MOST_CONNECTIONS))
     return figures
 
 

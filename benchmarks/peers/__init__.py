@@ -21,7 +21,10 @@ PEERS = {
     "postgres": ("apscheduler3", "apscheduler4", "procrastinate", "pgqueuer"),
 }
 """By the store on which they are measured."""
-WORKERS: dict[str, tuple[str, ...]] = {"sqlite": (), "postgres": ("procrastinate", "pgqueuer")}
+WORKERS: dict[str, tuple[str, ...]] = {
+    "sqlite": ("huey",),
+    "postgres": ("procrastinate", "pgqueuer"),
+}
 """Of these also the workers: a second module, which is given as many jobs that wait, and tells in
 how many seconds it has executed them."""
 STEADY: dict[str, tuple[str, ...]] = {"sqlite": (), "postgres": ("procrastinate", "pgqueuer")}

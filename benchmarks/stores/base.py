@@ -66,8 +66,10 @@ class Store:
     apart = False
     """Nodes believe to be on machines of their own: nobody sees the others' processes."""
     idle_standby: float | None = None
-    """How many queries a second a standby may make. On a server each look for the leader's session
-    is one, ten times a second: there it is shown and not judged."""
+    """How many queries a second the only standby may make: on PostgreSQL it is a deputy."""
+    takeover, takeover_inside = 1.0, 0.0
+    """Seconds from kill -9 to the first firing, for 99 of 100; and of a leader that was inside a
+    firing transaction, if the store tells (0: it does not)."""
     snapshots = False
     """A transaction that stays open keeps what others delete and change in everybody's way."""
     skips: Mapping[str, str] = {}
@@ -142,6 +144,10 @@ class Store:
 
     def queries(self, scheduler: Scheduler) -> int:
         """How many round trips this scheduler has made to its store."""
+        raise NotImplementedError
+
+    def inside(self, place: Place) -> AbstractContextManager[Callable[[int], bool]]:
+        """Asks whether the leader of a term is inside a transaction of its office right now."""
         raise NotImplementedError
 
     def no_write(self, place: Place) -> AbstractContextManager[None]:

@@ -25,7 +25,9 @@ class Postgres(Store):
     yardstick = "bare upsert + update"
     hint = "its session on the server is gone"
     apart = True
+    idle_standby: float | None = 3.0
     snapshots = True
+    takeover, takeover_inside = 0.05, 0.15
     skips: Mapping[str, str] = {"startup": "it is the same with every store"}
 
     def __init__(self, directory: Path | None = None, connections: int = 200) -> None:
@@ -164,6 +166,17 @@ class Postgres(Store):
             connection.execute("SELECT count(*) FROM pg_class")
             yield
 
+    @contextmanager
+    def inside(self, place: Place) -> Iterator[Callable[[int], bool]]:
+        with psycopg.connect(place.url, autocommit=True) as connection:
+
+            def ask(term: int) -> bool:
+                # So its transactions are named: see `enter` in office.sql.
+                asked = {"name": f"tenure leader {term}"}
+                return bool(connection.execute(_INSIDE, asked, prepare=True).fetchone())
+
+            yield ask
+
     def queries(self, scheduler: Scheduler) -> int:
         store = scheduler._runtime._backend
         assert isinstance(store, PostgresBackend)
@@ -179,6 +192,10 @@ SELECT d.xact_commit + d.xact_rollback, pg_current_wal_lsn() - '0/0',
     (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = d.datname
         AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid())
 FROM pg_stat_database d WHERE d.datname = current_database()
+"""
+_INSIDE = """
+SELECT 1 FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = %(name)s AND xact_start IS NOT NULL
 """
 _UPDATES = """
 SELECT relname, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'tenure'

@@ -27,7 +27,7 @@ class Redis(Store):
         (
             *("lateness", "idle", "firing", "many", "weekend", "adding"),
             *("crowd", "backlog", "steady", "executed", "cost", "transactional", "memory"),
-            *("events", "observe", "pages", "beat"),
+            *("events", "observe", "pages", "beat", "beside"),
         ),
         _LEASES_ONLY,
     ) | {"startup": "it is the same with every store"}
