@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.servers import PostgresServer
+# Their assertions say what was found, too. Before they are imported.
+pytest.register_assert_rewrite(
+    "tests.support", "tests.faults.support", "tests.faults.redis", "tests.faults.postgres"
+)
+
+from tests.support.servers import PostgresServer  # noqa: E402
 
 # Property tests judge what is computed, not how fast this machine is at the moment. They try the
 # same examples each time; others with `--hypothesis-profile=default`. Set before any is imported.

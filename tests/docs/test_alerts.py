@@ -35,6 +35,11 @@ WELL = {
     'tenure_ready{job="t", instance="a"}': "1x120",
     'tenure_store_up{job="t", instance="a", part="store"}': "1x120",
     'tenure_heartbeat_timestamp_seconds{job="t", instance="a"}': NOW,
+    # With a ttl of an hour, every twelve minutes.
+    'tenure_heartbeat_timestamp_seconds{job="t", instance="b"}': "0x5 "
+    + " ".join(f"{number}x11" for number in range(360, 7200, 720)),
+    'tenure_lease_ttl_seconds{job="t", instance="a"}': "15x120",
+    'tenure_lease_ttl_seconds{job="t", instance="b"}': "3600x120",
     'tenure_loop_timestamp_seconds{job="t", instance="a"}': NOW,
     'tenure_took_office_total{job="t", instance="a"}': "1x120",
     'tenure_store_call_duration_seconds_bucket{job="t", part="runs", le="1"}': "0+60x120",
@@ -74,7 +79,10 @@ TROUBLE: dict[str, list[dict[str, str]]] = {
     "TenureLeadershipUnsteady": [{"tenure_took_office": "1x20 1+1x100"}],
     "TenureStoreAway": [{"tenure_store_up": "1x20 0x100"}],
     "TenureStoreSlow": [{'call_duration.*le="1"': "0+1x120"}],
-    "TenureHeartbeatLate": [{"tenure_heartbeat": STOPS}],
+    "TenureHeartbeatLate": [
+        {'tenure_heartbeat.*"a"': STOPS},
+        {'tenure_heartbeat.*"b"': STOPS},
+    ],
     "TenureLoopHung": [{"tenure_loop": STOPS}],
     "TenureNotReady": [{"tenure_ready": "1x20 0x100"}],
     "TenureNotFiring": [{"tenure_next_due": STOPS}],

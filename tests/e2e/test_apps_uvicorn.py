@@ -25,6 +25,8 @@ def test_second_process_is_ready_while_it_stands_by_and_takes_over(tmp_path: Pat
             assert first.get("/ready")[0] == 200
             status, told = second.get("/ready")
             assert (status, told["ready"], told["leads"]) == (200, True, False)
+            status, told = second.get("/tenure/api/status")
+            assert (status, told["leader"]["pid"]) == (200, first.pid)
 
             first.stop()
             assert store.until_led() == second.pid

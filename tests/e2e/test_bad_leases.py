@@ -47,7 +47,7 @@ class Store:
         return self.url.startswith("sqlite")
 
     def start(self, app: str = "default") -> Scheduler:
-        scheduler = Scheduler(self.url, ttl=1.5, app=app)
+        scheduler = Scheduler(self.url, ttl=3, app=app)
         self.started.append(scheduler)
 
         @scheduler.task(every(seconds=0.25), name=f"{app} note")
@@ -236,8 +236,8 @@ def test_a_bad_ledger_is_named_with_the_remedy(store: Store, key: str) -> None:
 def test_a_line_that_the_ledger_lost_is_put_back(store: Store) -> None:
     store.start()
     ledger = f"{store.prefix}migration"
-    columns = "number, name, version, applied_at"
-    newer = f"SELECT 2, 'newer', version, applied_at FROM {ledger}"
+    columns = "number, name, version, applied_at, digest"
+    newer = f"SELECT 2, 'newer', version, applied_at, 'unknown' FROM {ledger}"
     store.execute(f"INSERT INTO {ledger} ({columns}) {newer}")
     for after, why in ((2, "later ones were"), (1, ".*already exists")):
         store.execute(f"DELETE FROM {store.prefix}migration WHERE number = 1 OR number > {after}")

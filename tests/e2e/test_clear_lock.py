@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure import Fact, Fenced, Run, Scheduler
+from tenure import Conflict, Fact, Fenced, Run, Scheduler
+from tenure.backends.registry import parse
+from tenure.process.clock import SystemClock
+from tenure.schedules.control import RunControl
 from tests.e2e.command import at_hand, until
 from tests.e2e.sql_database import Database, made, on_sqlite
 from tests.support.servers import PostgresServer
@@ -127,6 +132,27 @@ def test_lock_of_nobody_and_a_lease_are_not_cleared(database: Database, tmp_path
         lease = at_hand(tmp_path, "leases", "clear", "tenure/leader", "--yes", *url)
     assert lease.code == 1
     assert "tenure leases evict tenure/leader" in lease.err
+
+
+def test_claim_that_is_over_is_not_cleared(stuck: Stuck) -> None:
+    """It may be what somebody agreed to, at a prompt that waited."""
+    first = stuck.scheduler.enqueue("stuck", kwargs={"user": 7})
+    assert stuck.begun.wait(20)
+    run = stuck.scheduler.get_run(first)
+    clock = SystemClock()
+
+    async def clear(claim: int) -> list[tuple[int, int]]:
+        backend = parse(stuck.database.url, "default", clock)()
+        await backend.open(migrate=False)
+        try:
+            with pytest.raises(Conflict, match=r"changed meanwhile.*Nothing was changed"):
+                await RunControl(backend).clear(replace(run, claim=claim), 0.0, "why", clock)
+            return await backend.runs.cancelling(run.node or "")
+        finally:
+            await backend.close()
+
+    assert asyncio.run(clear(run.claim - 1)) == []
+    stuck.scheduler.cancel(first)
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)

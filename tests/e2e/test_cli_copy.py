@@ -10,14 +10,16 @@ import sqlite3
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from tenure.backends.postgres import PostgresBackend
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.copying.copier import DRAINING, Copier
 from tests.docs.markdown import ROOT, blocks
-from tests.e2e.command import PATIENCE, Node, at_hand, until
+from tests.e2e.command import PATIENCE, Node, at_hand, node, until
 from tests.support.servers import PostgresServer
 
 PAGE = ROOT / "docs" / "howto" / "sqlite-to-postgresql.md"
@@ -149,8 +151,30 @@ def test_abort_goes_back_and_begins_again(tmp_path: Path) -> None:
     assert "complete already" in at_hand(tmp_path, *copy).out
 
 
-def _stop_while_draining(folder: Path) -> None:
-    backends = [SQLiteBackend(folder / name) for name in ("tenure.db", "new.db")]
+def test_abort_as_on_the_page_lets_the_source_fire_again(tmp_path: Path, target: str) -> None:
+    (program,) = [block for block in blocks(PAGE) if block.language == "python"]
+    (tmp_path / "app.py").write_text(program.text)
+    assert at_hand(tmp_path, "migrate", "--url", FILE).code == 0
+    assert at_hand(tmp_path, "enqueue", "sweep", "--url", FILE).code == 0
+    _stop_while_draining(tmp_path, PostgresBackend(target))
+    refused = at_hand(tmp_path, "enqueue", "sweep", "--url", target)
+    assert "cannot be used yet" in refused.err
+    (abort,) = [command for command in _commands() if "--abort" in command]
+    aborted = at_hand(tmp_path, *shlex.split(abort.replace(ON_PAGE, target))[1:])
+    assert aborted.code == 0, aborted
+    with psycopg.connect(target) as connection:
+        assert connection.execute("SELECT count(*) FROM tenure.run").fetchone() == (0,)
+    with node(tmp_path) as again:
+        until(lambda: again.said("run.succeeded"), "a run")
+        copy = next(command for command in _commands() if command.endswith(ON_PAGE))
+        copied = at_hand(tmp_path, *shlex.split(copy.replace(ON_PAGE, target))[1:])
+        assert copied.code == 0, copied
+    _each_time_once(target)
+
+
+def _stop_while_draining(folder: Path, target: PostgresBackend | None = None) -> None:
+    backends: list[Any] = [SQLiteBackend(folder / "tenure.db")]
+    backends.append(target or SQLiteBackend(folder / "new.db"))
 
     async def prepare() -> None:
         for backend in backends:
@@ -162,9 +186,9 @@ def _stop_while_draining(folder: Path) -> None:
             raise KeyboardInterrupt
 
     asyncio.run(prepare())
-    source, target = (backend.copy_side() for backend in backends)
-    with closing(source), closing(target), pytest.raises(KeyboardInterrupt):
-        Copier(source, target, drain=0, told=stop).run()
+    source, other = (backend.copy_side() for backend in backends)
+    with closing(source), closing(other), pytest.raises(KeyboardInterrupt):
+        Copier(source, other, drain=0, told=stop).run()
 
 
 def test_progress_is_shown_also_while_nothing_fires(tmp_path: Path) -> None:

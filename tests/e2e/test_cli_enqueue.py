@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_task_that_no_node_has_waits_and_says_so(folder: Path) -> None:
         told = at_hand(folder, "enqueue", "ship", "--json", *STORE)
         assert told.json["task_declared"] is False
         assert "does not execute task 'ship': runs will wait" in told.err
-        with sqlite3.connect(folder / "jobs.db") as connection:
+        with closing(sqlite3.connect(folder / "jobs.db")) as connection, connection:
             look = "SELECT schedule, what, run_id, reason FROM tenure_why_not"
             expected = (None, "waiting", told.json["id"], "no live node executes task ship")
             until(lambda: connection.execute(look).fetchall() == [expected], "the reason")

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import redis
 
 from tenure import Event, Scheduler
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.model import Acknowledgement, Fence, HeldLane, Lane, Parked
 from tests.e2e.command import EXECUTABLE, PATIENCE, at_hand, until
 from tests.support.http_receiver import HttpReceiver
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.servers import PostgresServer, ValkeyServer
 
 T = TypeVar("T")
 STORE = ("--url", "sqlite:///jobs.db")
@@ -189,8 +192,7 @@ def test_wrong_sinks_are_told_at_once(folder: Path, words: list[str], why: str) 
     assert why in answer.err
 
 
-def test_relay_by_itself_and_on_a_node(folder: Path, receiver: HttpReceiver) -> None:
-    (folder / "app.py").write_text(APP)
+def test_relay_by_itself(folder: Path, receiver: HttpReceiver) -> None:
     url = f"webhook+http://127.0.0.1:{receiver.port}/t0ken#secret={SECRET}"
     (folder / "sink").write_text(url)
     alone = ["relay", "--to-file", "sink", "--allow-http", "--allow-private", *STORE]
@@ -200,12 +202,93 @@ def test_relay_by_itself_and_on_a_node(folder: Path, receiver: HttpReceiver) -> 
         until(lambda: asked(folder, "events", "relays")[0]["position"] == 3, "what is stored")
         running = at_hand(folder, "events", "relays", "--drop", "webhook", "--yes", *STORE)
         assert (running.code, "is running" in running.err) == (1, True)
-        process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=PATIENCE)
+        _, told = _stopped(process)
     assert process.returncode == 0, told
     assert "Stopped; handed over." in told
     assert f"webhook+http://127.0.0.1:{receiver.port}" in told
     assert not any(word in told for word in (SECRET, "t0ken"))
+
+
+def test_node_with_relays(folder: Path, valkey: Streams, brokers: KafkaCluster) -> None:
+    (folder / "app.py").write_text(APP)
+    (folder / "sink").write_text(
+        f"kafka://app:t0ken@{brokers.hosts}?security.protocol=PLAINTEXT#prefix=tenure."
+    )
+    emit(folder, 3)
+    node = ["run", "app:scheduler", "--relay", valkey.streams, "--relay-file", "sink"]
+    with _running(folder, *node) as process:
+        until(lambda: valkey.entries() == ["0", "1", "2"], "what Valkey got")
+        until(lambda: len(brokers.records(["tenure.ledger"])) == 3, "what Kafka got")
+        emit(folder, 5)
+        until(lambda: valkey.entries() == ["0", "1", "2", "3", "4"], "the new ones, each once")
+        until(lambda: len(brokers.records(["tenure.ledger"])) == 5, "the same on Kafka")
+        _, told = _stopped(process)
+    assert process.returncode == 0, told
+    for relay in (
+        f"relay   kafka: kafka://{brokers.hosts}",
+        "relay   redis-streams: redis-streams",
+    ):
+        assert relay in told
+    assert "t0ken" not in told
+    shown = {each["relay"]: each["position"] for each in asked(folder, "events", "relays")}
+    assert shown == {"kafka": 5, "redis-streams": 5}, "a relay that is stopped has stored all"
+
+
+def test_relay_by_itself_beside_a_leader_on_postgresql(
+    tmp_path: Path, postgres: PostgresServer, valkey: Streams
+) -> None:
+    url = postgres.create_database("relay")
+    (tmp_path / "app.py").write_text(APP.replace("sqlite:///jobs.db", url))
+    assert at_hand(tmp_path, "migrate", "--url", url).code == 0
+    scheduler = Scheduler(url)
+    with _running(tmp_path, "relay", "--to", valkey.streams, "--url", url) as relay:
+        for n in range(3):
+            scheduler.emit(Event("ledger", "Said", n, key="k"), id=str(n))
+        with _running(tmp_path, "run", "app:scheduler") as leader:  # it gives them positions
+            until(lambda: valkey.entries() == ["0", "1", "2"], "what Valkey got")
+            scheduler.emit(Event("ledger", "Said", 3, key="k"), id="3")
+            until(lambda: valkey.entries() == ["0", "1", "2", "3"], "the new one")
+            for process in (leader, relay):
+                _, told = _stopped(process)
+                assert process.returncode == 0, told
+    scheduler.stop()
+    doctor = at_hand(tmp_path, "events", "relays", "--url", url, "--json")
+    assert [each["unread"] for each in doctor.json] == [0]
+
+
+class Streams(ValkeyServer):
+    """A server, and what its stream `ledger` has."""
+
+    @property
+    def streams(self) -> str:
+        return f"redis-streams://127.0.0.1:{self.port}/0"
+
+    def entries(self) -> list[str]:
+        with redis.Redis(port=self.port, decode_responses=True) as line:
+            return [str(fields["ce_id"]) for _, fields in line.xrange("ledger")]
+
+
+@pytest.fixture
+def valkey() -> Iterator[Streams]:
+    server = Streams()
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def brokers() -> Iterator[KafkaCluster]:
+    made = KafkaCluster().start()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _stopped(process: subprocess.Popen[str]) -> tuple[str, str]:
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=PATIENCE)
 
 
 def _running(folder: Path, *words: str) -> subprocess.Popen[str]:

@@ -80,6 +80,12 @@ def test_preview_of_a_stored_schedule(folder: Path) -> None:
     assert "DUE" in at_hand(folder, "schedules", "preview", "digest").out
 
 
+def test_one_that_is_not_to_be_kept_is_added_as_such(folder: Path) -> None:
+    given = ("--at", "2030-12-31T18:00", "--no-keep", "--task", "send_digest")
+    assert at_hand(folder, "schedules", "add", "party", *given).code == 0
+    assert ", keep=no" in at_hand(folder, "schedules", "show", "party").out
+
+
 def test_preview_of_what_has_ended(tmp_path: Path) -> None:
     answer = at_hand(tmp_path, "schedules", "preview", "--at", "2020-01-01")
     assert (answer.code, answer.out.splitlines()[-1]) == (0, "No occurrences: it has ended.")
@@ -93,6 +99,8 @@ def test_preview_of_what_has_ended(tmp_path: Path) -> None:
         (("--cron", "@daily", "--at", "2026-01-01"), "--cron and --at: give one of them"),
         (("digest", "--tz", "UTC"), "--tz belongs to a trigger"),
         (("--cron", "0 24 * * *"), "the hour is wrong: '24'"),
+        (("digest", "--no-keep"), "--no-keep belongs to a trigger"),
+        (("--cron", "@daily", "--no-keep"), "keep= belongs to at"),
         (("--every", "5 fortnights"), "is not an interval"),
         (("--cron", "@daily", "--jitter", "soon"), "'soon'"),
         (("--cron", "@daily", "--after", "soon"), "--after='soon' is not a time"),

@@ -113,7 +113,7 @@ def test_all_tables_come_over_and_back(
         first = digests(full)
         assert all(digest.rows >= ROWS for digest in first.values())
         assert digests(file) == first
-        with sqlite3.connect(tmp_path / "copy.db") as c:
+        with closing(sqlite3.connect(tmp_path / "copy.db")) as c, c:
             kinds = "SELECT DISTINCT kind, typeof(key) FROM tenure_occurrence ORDER BY kind"
             assert [tuple(row) for row in c.execute(kinds)] == [
                 ("backfill", "integer"),
@@ -147,7 +147,7 @@ def test_a_difference_is_found_before_the_target_is_complete(
 
         def spoil(step: str) -> None:
             if step == MOVED:  # an imaginary defect: a trigger of the target changes what comes
-                with sqlite3.connect(path) as c:
+                with closing(sqlite3.connect(path)) as c, c:
                     c.execute(
                         "CREATE TRIGGER oops AFTER INSERT ON tenure_run BEGIN"
                         " UPDATE tenure_run SET result = 'other' WHERE id = NEW.id; END"

@@ -29,7 +29,7 @@ from tests.support.dashboard_cluster import (
     watched,
 )
 
-PAGES = ("Cluster", "Schedules", "Runs", "Forecast", "Leases", "Events")
+PAGES = ("Cluster", "Schedules", "Runs", "Forecast", "Leases", "Events", "Audit")
 SCHEMES: dict[str, Any] = {
     "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
     "dark": {"type": "rule", "values": ["color-contrast"]},

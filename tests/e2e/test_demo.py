@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
+from urllib.request import urlopen
 
 import pytest
 from rich.text import Text
@@ -86,9 +87,10 @@ def test_json_is_all_there_is_on_stdout_and_keep_keeps(tmp_path: Path) -> None:
 
 @contextmanager
 def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """A demo that harms nobody and has a leader, and what it prints from then on."""
+    """A demo that harms nobody and has a leader, also on its dashboard, and what it prints from
+    then on."""
     with subprocess.Popen(
-        [*DEMO, "--no-kill", "--seconds", "8"],
+        [*DEMO, "--no-kill", "--seconds", "8", "--dashboard", "127.0.0.1:0"],
         env=_environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -96,7 +98,15 @@ def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert any("leads" in line for line in process.stdout)
+        said = ""
+        while "leads" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        address = re.search(r"the same on (http://\S+)", said)
+        assert address, said
+        with urlopen(address.group(1), timeout=60) as page:
+            assert b" leads," in page.read()
         yield process, process.stdout
     assert list(folder.iterdir()) == []
 

@@ -55,6 +55,8 @@ def scheduler() -> Any:
         ({"URL": "memory://", "DATABASE": "lite"}, "both 'URL' and 'DATABASE'"),
         ({"DATABASE": "other"}, "DATABASES has no 'other'. There are: 'default', 'lite'"),
         ({"TTL": 0}, "TENURE in the settings: ttl"),
+        ({"POLICIES": ["retries"]}, r"TENURE\['POLICIES'\] must be a dict"),
+        ({"POLICIES": {"retry": 3}}, "TENURE in the settings: .*retr"),
         ([], "TENURE must be a dict"),
     ],
 )
@@ -76,6 +78,25 @@ def test_settings_are_the_arguments_of_the_scheduler() -> None:
     assert (scheduler.namespace, scheduler.tz) == ("shop", "Europe/Berlin")
     assert scheduler.settings.concurrency == 3
     assert tuple(scheduler.settings.queues) == ("mail",)
+
+
+def test_policies_hold_for_tasks_and_schedules_that_say_nothing_themselves() -> None:
+    from tenure.contrib.django.project import ProjectScheduler
+
+    with override_settings(TENURE={"POLICIES": {"retries": 3, "catch_up": "none"}}):
+        scheduler = ProjectScheduler()
+
+    @scheduler.task
+    def plain() -> None: ...
+
+    @scheduler.task(every(hours=1), retries=1)
+    def declared() -> None: ...
+
+    with testing(scheduler):
+        added = scheduler.add("added", every(hours=1), task=plain).spec
+        assert (added.retries, added.catch_up) == (3, "none")
+        own = scheduler.get("declared").spec
+        assert (own.retries, own.catch_up) == (1, "none")
 
 
 POSTGRES = {"ENGINE": "django.db.backends.postgresql"}

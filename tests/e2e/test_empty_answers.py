@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tenure import AsyncScheduler, ConfigError, Leases, NotFound, Scheduler, single_instance
 from tests.e2e.command import at_hand
-from tests.support.servers import PostgresServer
+from tests.support.servers import PostgresServer, ValkeyServer
 
 
 def pack() -> None: ...
@@ -61,7 +62,22 @@ def test_namespace_that_nobody_has_is_told_once(
     assert told.endswith("has no schedules, and no node has run in it. There are: prod")
 
 
-@pytest.mark.parametrize("command", ["schedules list", "runs list", "status"])
+COMMANDS = [
+    "schedules list",
+    "runs list",
+    "status",
+    "leases list",
+    "leases history",
+    "events list",
+    "events groups",
+    "events relays",
+    "events parked",
+    "prune --dry-run",
+    "audit",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_command_tells_which_namespaces_there_are(
     scheduler: Scheduler, url: str, tmp_path: Path, command: str
 ) -> None:
@@ -70,6 +86,39 @@ def test_command_tells_which_namespaces_there_are(
     assert told in at_hand(tmp_path, *words, "--url", url).err
     assert told in at_hand(tmp_path, *words, "--json", "--url", url, "--namespace", "prdo").err
     assert told not in at_hand(tmp_path, *words, "--url", url, "--namespace", "prod").err
+
+
+def test_command_tells_which_namespaces_a_redis_has(tmp_path: Path) -> None:
+    server = ValkeyServer(clock=True)
+    with closing(server.start()):
+        server.age(5_000)
+        with Leases(server.url, namespace="prod") as leases, leases.hold("job"):
+            for words in (("leases", "list"), ("leases", "history"), ("prune", "--dry-run")):
+                at = ("--url", server.url)
+                said = at_hand(tmp_path, *words, *at, "--namespace", "prdo").err
+                assert "never had a lease. There are: prod. Choose one with --namespace" in said
+                assert not at_hand(tmp_path, *words, *at, "--namespace", "prod").err
+
+
+def test_task_and_tenant_that_nobody_has_are_told(
+    scheduler: Scheduler, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="tenure"):
+        assert scheduler.runs(task="pack") == []
+        assert not caplog.messages
+        assert scheduler.runs(task="pakc") == scheduler.runs(task="pakc") == []
+        assert scheduler.schedules(tenant="acme") == []
+    assert caplog.messages == [
+        "no run and no schedule has the task 'pakc'",
+        "no run and no schedule has the tenant 'acme'",
+    ]
+    at = ("--url", url, "--namespace", "prod")
+    assert not at_hand(tmp_path, "runs", "list", "--task", "pack", *at).err
+    told = at_hand(tmp_path, "runs", "list", "--task", "pakc", "--tenant", "acme", *at)
+    assert (told.code, told.out) == (0, "No runs.\n")
+    assert "no run and no schedule has the task 'pakc'." in told.err
+    assert "no run and no schedule has the tenant 'acme'." in told.err
+    assert "tenant 'acme'" in at_hand(tmp_path, "schedules", "list", "--tenant", "acme", *at).err
 
 
 def test_store_without_anything_has_no_namespace_to_choose(url: str, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@ not wait two seconds for each `poll`."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="Celery's workers fork"),
 ]
+RECORDED = Path(__file__).with_name("entries")
 PAGE = ROOT / "docs" / "howto" / "celery-beat.md"
 BIN = Path(sys.executable).parent
 POLLED = re.compile(r"Task proj\.poll\[([\w-]+)\] succeeded")
@@ -41,11 +44,11 @@ class Reader:
             assert written.count(word) == 1
             written = written.replace(word, instead)
         (folder / "proj.py").write_text(written)
-        self._lines = [line for b in blocks(PAGE) if not b.language for line in b.text.splitlines()]
+        self.lines = [line for b in blocks(PAGE) if not b.language for line in b.text.splitlines()]
 
     def command(self, beginning: str) -> list[str]:
         """The command on the page that begins so."""
-        (line,) = (line for line in self._lines if line.startswith(beginning))
+        (line,) = (line for line in self.lines if line.startswith(beginning))
         program, *words = shlex.split(line)
         return [str(BIN / program), *words]
 
@@ -93,6 +96,40 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
         yield Reader(tmp_path, broker.url)
     finally:
         broker.close()
+
+
+def test_entries_of_redbeat_and_django_become_schedules(tmp_path: Path) -> None:
+    """The last section. Django writes `beat.json`: here it is as recorded from a real project."""
+    broker = ValkeyServer()
+    try:
+        broker.start()
+        reader = Reader(tmp_path, broker.url)
+        for key, fields in json.loads((RECORDED / "redbeat.json").read_text()).items():
+            for field, text in fields.items():
+                broker.command("HSET", key, field, text)
+        _, *words = reader.command("tenure import redbeat")
+        words[words.index("redis://localhost:6379/1")] = broker.url
+        answer = at_hand(tmp_path, *words)
+    finally:
+        broker.close()
+    added = ("schedules", "add", "--file", "schedules.jsonl", "--url", "sqlite:///beat.db")
+    assert "3 schedules carried over, 2 left out" in answer.err
+    assert at_hand(tmp_path, "migrate", *added[-2:]).code == 0
+    assert at_hand(tmp_path, *added).code == 0
+    (tmp_path / "schedules.jsonl").unlink()  # who has both writes two files
+    [dump] = (line for line in reader.lines if line.startswith("manage.py"))
+    shutil.copy(RECORDED / "beat.json", tmp_path / dump.split()[-1])
+    answer = at_hand(tmp_path, *reader.command("tenure import django-celery-beat")[1:])
+    assert "3 schedules carried over, 3 left out" in answer.err
+    renamed = (tmp_path / "schedules.jsonl").read_text().replace('"often"', '"often too"')
+    (tmp_path / "schedules.jsonl").write_text(renamed)  # RedBeat's has that name
+    assert at_hand(tmp_path, *added).code == 0
+    listed = at_hand(tmp_path, "schedules", "list", *added[-2:])
+    assert all(name in listed.out for name in ("weekends", "aligned", "mondays", "often too"))
+    made = [sys.executable, "-c", "import schedule; print(*schedule.scheduler.tasks)"]
+    environment = os.environ | {"TENURE_URL": added[-1]}
+    told = subprocess.run(made, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert b"proj.report" in told.stdout
 
 
 def test_the_page_can_be_followed(reader: Reader) -> None:

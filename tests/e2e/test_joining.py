@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC
 from itertools import count
 from pathlib import Path
@@ -278,7 +278,7 @@ async def test_async_connection_given_to_a_blocking_scheduler(
 
 
 def test_store_without_transactions_of_the_users() -> None:
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
         scheduler = Scheduler("memory://")
         scheduler.task(invoice)
         refused(scheduler, connection, "use SQLite or PostgreSQL, or leave it out")

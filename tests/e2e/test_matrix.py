@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,12 +13,15 @@ import pytest
 
 from tests.docs.markdown import table
 from tests.support import interpreters, matrix, servers
-from tests.support.interpreters import SYSTEM, Interpreter, chosen, minimum
+from tests.support.interpreters import SYSTEM, Absent, Interpreter, chosen, supported
 from tests.support.matrix import OLDER, ROOT, WHEELS, CannotBeSetUp, Combination, Outcome, Server
 
 
 def python(*version: int) -> Interpreter:
     return Interpreter(Path("/somewhere/python"), (version[0], version[1], version[2]))
+
+
+NO_11, NO_12, NO_13 = (Absent((3, minor)) for minor in (11, 12, 13))
 
 
 def system(*version: int) -> Interpreter:
@@ -27,32 +31,35 @@ def system(*version: int) -> Interpreter:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ([], [None]),
-        ([python(3, 10, 9)], [None]),
-        ([python(3, 11, 7)], [python(3, 11, 7)]),
+        ([], [NO_11, NO_12, NO_13]),
+        ([python(3, 10, 9)], [NO_11, NO_12, NO_13]),
+        (
+            [python(3, 11, 7), python(3, 12, 1), python(3, 13, 0)],
+            [python(3, 11, 7), python(3, 12, 1), python(3, 13, 0)],
+        ),
         (
             [python(3, 10, 1), python(3, 11, 7), system(3, 11, 2), python(3, 12, 1)],
-            [system(3, 11, 2), python(3, 12, 1)],
+            [system(3, 11, 2), python(3, 12, 1), NO_13],
         ),
         (
-            [python(3, 11, 0), python(3, 11, 7), python(3, 12, 1), system(3, 13, 5)],
-            [python(3, 11, 0), system(3, 13, 5)],
+            [python(3, 11, 0), system(3, 11, 2), python(3, 12, 1), python(3, 13, 5)],
+            [python(3, 11, 0), system(3, 11, 2), python(3, 12, 1), python(3, 13, 5)],
         ),
         (
-            [python(3, 11, 7), python(3, 12, 1), system(3, 12, 3), python(3, 14, 0)],
-            [python(3, 11, 7), system(3, 12, 3), python(3, 14, 0)],
+            [python(3, 11, 7), python(3, 12, 1), python(3, 12, 3), system(3, 12, 2)],
+            [python(3, 11, 7), system(3, 12, 2), python(3, 12, 3), NO_13],
         ),
         (
             [python(3, 9, 1), python(3, 14, 0), python(3, 13, 5)],
-            [None, python(3, 13, 5), python(3, 14, 0)],
+            [NO_11, NO_12, python(3, 13, 5), python(3, 14, 0)],
         ),
-        ([system(3, 9, 2), python(3, 11, 7)], [python(3, 11, 7)]),
+        ([system(3, 9, 2), python(3, 11, 7)], [python(3, 11, 7), NO_12, NO_13]),
     ],
 )
-def test_oldest_and_newest_python_are_chosen_and_the_systems(
-    found: list[Interpreter], expected: list[Interpreter | None]
+def test_every_minor_version_is_chosen_and_the_systems_python(
+    found: list[Interpreter], expected: list[Interpreter | Absent]
 ) -> None:
-    assert chosen(found, (3, 11)) == expected
+    assert chosen(found, [(3, 11), (3, 12), (3, 13)]) == expected
 
 
 @pytest.mark.as_user
@@ -77,7 +84,7 @@ ON_OLD = Combination(python(3, 11, 7), WHEELS[0])
 REST = Combination(python(3, 11, 7), None)
 PASSED = Outcome(REST, passed=3)
 FAILED = Outcome(ON_OLD, passed=2, failed=1)
-NOT_RUN = Outcome(Combination(None, WHEELS[0]), obstacle="no such Python")
+NOT_RUN = Outcome(Combination(NO_11, WHEELS[0]), obstacle="no such Python")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +178,7 @@ def test_versions_in_the_documentation_are_those_that_are_tested() -> None:
         f"{row['']} {number}" for row in rows for number in row["tested with"].split(", ")
     }
     assert {server.name for server in (*WHEELS, *OLDER)} <= documented
-    assert f"Python {'.'.join(map(str, minimum(ROOT)))}" in documented
+    assert {str(Absent(minor)) for minor in supported(ROOT)} <= documented
 
 
 @pytest.mark.as_user
@@ -180,7 +187,8 @@ def test_list_shows_every_server_and_runs_nothing(capsys: pytest.CaptureFixture[
     assert matrix.main(["--list"]) == 0
     shown = capsys.readouterr().out
     for server in WHEELS:
-        assert server.name in shown
+        for major, minor in supported(ROOT):
+            assert re.search(rf"Python {major}\.{minor}(\.\d+)?, {re.escape(server.name)}", shown)
     assert "===" not in shown
 
 

@@ -49,32 +49,42 @@ def nodes(tmp_path: Path) -> Nodes:
     return Nodes(f"sqlite:///{tmp_path}/roles.db")
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def on_both(request: pytest.FixtureRequest) -> Nodes:
+    if request.param == "postgres":
+        return Nodes(request.getfixturevalue("postgres").create_database())
+    found: Nodes = request.getfixturevalue("nodes")
+    return found
+
+
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
 
-def test_each_does_its_part(nodes: Nodes, stack: ExitStack) -> None:
-    mail = stack.enter_context(nodes.make("mail", queues=["mail"], leads=False))
-    rest = stack.enter_context(nodes.make("rest", queues=["default"], leads=False))
-    assert not nodes.executed  # nobody leads
-    head = stack.enter_context(nodes.make("head", concurrency=0))
-    until(lambda: len(nodes.executed) == 2, "both queues")
+def test_each_does_its_part(on_both: Nodes, stack: ExitStack) -> None:
+    mail = stack.enter_context(on_both.make("mail", queues=["mail"], leads=False))
+    rest = stack.enter_context(on_both.make("rest", queues=["default"], leads=False))
+    assert not on_both.executed  # nobody leads
+    head = stack.enter_context(on_both.make("head", concurrency=0))
+    until(lambda: len(on_both.executed) == 2, "both queues")
     until(lambda: head.is_leader, "a leader")
-    assert dict(nodes.executed) == {"mail": {"send"}, "rest": {"sweep"}}
+    assert dict(on_both.executed) == {"mail": {"send"}, "rest": {"sweep"}}
     assert not mail.is_leader
     assert not rest.is_leader
 
 
-def test_one_that_does_not_lead_leaves_the_office_to_others(nodes: Nodes, stack: ExitStack) -> None:
+def test_one_that_does_not_lead_leaves_the_office_to_others(
+    on_both: Nodes, stack: ExitStack
+) -> None:
     """Not when the leader stops, either: its wake-up is for those who may lead."""
-    head = stack.enter_context(nodes.make("head", concurrency=0))
+    head = stack.enter_context(on_both.make("head", concurrency=0))
     until(lambda: head.is_leader, "a leader")
-    worker = stack.enter_context(nodes.make("worker", leads=False))
-    until(lambda: nodes.executed["worker"], "a run")
+    worker = stack.enter_context(on_both.make("worker", leads=False))
+    until(lambda: on_both.executed["worker"], "a run")
     head.stop()
-    spare = stack.enter_context(nodes.make("spare", concurrency=0))
+    spare = stack.enter_context(on_both.make("spare", concurrency=0))
     until(lambda: spare.is_leader, "the next leader")
     assert not worker.is_leader
 

@@ -11,8 +11,14 @@ import pytest
 from tenure import Scheduler, UnknownTask
 
 
-def test_task_is_told_what_failed(tmp_path: Path) -> None:
-    scheduler = Scheduler(f"sqlite:///{tmp_path / 'tenure.db'}")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_task_is_told_what_failed(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path / 'tenure.db'}"
+    if store == "postgres":
+        url = request.getfixturevalue("postgres").create_database()
+    scheduler = Scheduler(url)
     told: Queue[dict[str, Any]] = Queue()
 
     @scheduler.task(on_failure="alert")

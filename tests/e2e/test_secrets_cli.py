@@ -85,6 +85,50 @@ def test_url_that_does_not_work(path: str, folder: Path) -> None:
             silent(at_hand(folder, *given, "--url", url, "--json"), url)
 
 
+def _taking_urls() -> Iterator[tuple[str, ...]]:
+    """The words before and after a URL that a command takes elsewhere than with --url."""
+    for path, command in USED.items():
+        given = words(path, command)
+        for param in command.params:
+            if isinstance(param, click.Option) and param.metavar == "URL":
+                if not {"--url", "--leases"} & {*param.opts}:
+                    yield *given, param.opts[0], "{url}"
+            elif param.name in ("url", "source", "target") and param.metavar is None:
+                arguments = [p.name for p in command.params if isinstance(p, click.Argument)]
+                place = arguments.index(param.name)
+                place += len(path.split()) - 1
+                yield *given[:place], "{url}", *given[place + 1 :]
+
+
+SINKS = (
+    "kafka://app:{}@127.0.0.1:1",
+    "redis-streams://:{}@127.0.0.1:1/0",
+    "webhook+http://app:{}@127.0.0.1:1/",
+    "webhook+https://127.0.0.1:1/?token={}",
+)
+
+
+@pytest.mark.parametrize("given", [*_taking_urls()], ids=" ".join)
+def test_url_elsewhere_that_does_not_work(given: tuple[str, ...], folder: Path) -> None:
+    others = [form.format(f"{LEFT}{mark}{RIGHT}") for form in SINKS for mark in ("", "/", "#", "[")]
+    for url in (*URLS, *(() if given[0] == "run" else others)):  # a node would start with those
+        (folder / "url").write_text(url)
+        for store in ([], ["--url", "sqlite:///none.db"]):
+            for way in (url, "@url"):
+                told = [word.replace("{url}", way) for word in given]
+                assert silent(at_hand(folder, *told, *store), url).code
+
+
+def test_the_commands_that_take_urls_elsewhere_are_known() -> None:
+    assert [" ".join(given) for given in _taking_urls()] == [
+        "run app:scheduler --relay {url}",
+        "import redbeat {url}",
+        "relay --to {url}",
+        "copy {url} x",
+        "copy x {url}",
+    ]
+
+
 @pytest.mark.parametrize("path", USED)
 def test_url_in_a_wrong_place(path: str, folder: Path) -> None:
     """As a word too many, in place of a name, as the value of another option."""

@@ -68,6 +68,7 @@ def test_doctor_tells_of_events_that_nobody_can_read(
     """As where only a program emits and `tenure relay` runs: nobody gives positions."""
     call(line, "emit('ledger', 'Opened', id => 'unplaced')")
     line.execute("UPDATE tenure.event SET recorded_at = now() - interval '1 minute'")
+    call(line, "emit('ledger', 'Opened', id => 'fresh')")
     line.commit()
     told = at_hand(tmp_path, "doctor", "--url", url, "--json")
     problems = {f["check"]: f["text"] for f in told.json["findings"] if f["severity"] == "problem"}

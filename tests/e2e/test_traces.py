@@ -3,6 +3,7 @@ the SDK of OpenTelemetry sees it, on real stores."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -18,11 +19,13 @@ from opentelemetry.trace import SpanKind
 
 from tenure import Event, NewSchedule, Relay, Run, Scheduler, Settings, at
 from tenure.observe import trace, traces
+from tests.e2e import command
 from tests.e2e.command import until
 from tests.faults.relaying import receiver, to_receiver
 from tests.support.http_receiver import HttpReceiver
 from tests.support.servers import PostgresServer
 
+RUN = "tenure.run book"
 Spans = Callable[[str], list[ReadableSpan]]
 
 
@@ -114,6 +117,61 @@ def test_trace_goes_from_the_tick_to_the_run_to_the_event_to_the_relay(
 def _linked(spans: Spans, count: int) -> set[tuple[int, int]] | None:
     links = {here(link.context) for span in spans("tenure.relay out") for link in span.links}
     return links if len(links) == count else None
+
+
+ISOLATED = """
+import json
+import os
+
+from opentelemetry import trace as api
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+from tenure import Scheduler, every
+from tenure.observe import trace
+
+
+def line(span):
+    parent = None if span.parent is None else span.parent.span_id
+    told = span.name, os.getpid(), span.context.trace_id, span.context.span_id, parent
+    return json.dumps(told) + "\\n"
+
+
+exporter = ConsoleSpanExporter(out=open("spans", "a"), formatter=line)
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+api.set_tracer_provider(provider)
+scheduler = Scheduler("sqlite:///jobs.db", ttl=5)
+trace(scheduler)
+
+
+@scheduler.task(every(seconds=1), isolate=True)
+def book():
+    with api.get_tracer("books").start_as_current_span("inside"):
+        pass
+"""
+
+
+def test_isolated_task_continues_the_trace_in_its_own_process(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(ISOLATED)
+    exported = tmp_path / "spans"
+
+    def whole_trace() -> list[list[Any]] | None:
+        """Inside, run and tick of the first trace that has all of them."""
+        lines = exported.read_text().splitlines(keepends=True) if exported.exists() else []
+        told = [json.loads(line) for line in lines if line.endswith("\n")]
+        named = {(name, trace_id): span for span in told for name, _, trace_id, *_ in [span]}
+        for name, trace_id in named:
+            trace = [named.get((each, trace_id)) for each in ("inside", RUN, "tenure.tick")]
+            if name == "inside" and None not in trace:
+                return trace  # type: ignore[return-value]
+        return None
+
+    with command.node(tmp_path) as running:
+        inside, run, tick = until(whole_trace, "a trace")
+    assert (inside[-1], run[-1], tick[-1]) == (run[-2], tick[-2], None)
+    assert tick[1] == running.pid
+    assert run[1] == inside[1] != running.pid
 
 
 def test_untraced_leader_stores_no_trace(url: str, spans: Spans) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -19,7 +20,9 @@ from tenure import (
     Settings,
     TaskFailed,
     TransactionLost,
+    every,
 )
+from tests.e2e.command import until
 from tests.e2e.test_joining import postgres_url as postgres_url  # noqa: PLC0414 - a fixture
 from tests.e2e.test_joining import sqlite_url as sqlite_url  # noqa: PLC0414 - a fixture
 from tests.e2e.test_transactional import BOTH, ended, insert, orders
@@ -106,9 +109,12 @@ def test_engine_and_function_must_go_together(postgres_url: str) -> None:
 
 
 def test_engine_holds_nobody_up_on_sqlite(own_file: str) -> None:
+    """A task that goes on for longer than a ttl: leadership is kept, ticks and others go on."""
     engine = sqlalchemy.create_engine(own_file)
-    scheduler = Scheduler(engine, settings=Settings(ttl=2.0))
+    scheduler = Scheduler(engine, settings=Settings(ttl=5.0))
     begun, wake = threading.Event(), threading.Event()
+    ticks: list[float] = []
+    facts: list[str] = []
 
     @scheduler.task(transactional=True)
     def bill(connection: sqlalchemy.Connection) -> None:
@@ -121,10 +127,23 @@ def test_engine_holds_nobody_up_on_sqlite(own_file: str) -> None:
     def other(connection: sqlalchemy.Connection) -> None:
         connection.execute(sqlalchemy.text(insert(3)))
 
+    @scheduler.task(every(seconds=0.2))
+    def tick() -> None:
+        ticks.append(time.monotonic())
+
+    for name in ("lease.lost", "leader.*", "node.*"):
+        scheduler.on(name, lambda fact: facts.append(fact.name))
     with scheduler:
+        until(lambda: scheduler.is_leader and ticks, "a leader that fires")
+        before = list(facts)
         slow = scheduler.enqueue(bill)
         assert begun.wait(60)
+        since = time.monotonic()
         assert ended(scheduler, scheduler.enqueue(other)).state == "succeeded"
+        until(lambda: sum(at > since + 5.5 for at in ticks) > 3, "ticks beyond a ttl")
+        assert scheduler.get_run(slow).state == "claimed"
+        assert scheduler.is_leader
+        assert facts == before
         wake.set()
         after = ended(scheduler, slow)
     engine.dispose()

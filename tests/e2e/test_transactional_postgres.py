@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+import sqlalchemy
 
-from tenure import AsyncScheduler, Run
+from tenure import AsyncScheduler, Run, Scheduler
 from tenure.backends.postgres import lending
 from tenure.backends.postgres.lending_texts import PREPARED
 from tests.e2e.command import until
@@ -285,4 +286,33 @@ def test_server_ends_what_takes_longer_than_the_timeout(postgres_url: str, what:
     assert 9 not in orders(postgres_url)
 
 
-# -- SQLite has one writer ------------------------------------------------------------------------
+@pytest.mark.parametrize("by", ["its own", "an engine"])
+def test_server_ends_short_statements_that_take_too_long_together(
+    postgres_url: str, by: str
+) -> None:
+    with eyes(postgres_url) as other:
+        if other.info.server_version < 170_000:
+            pytest.skip("servers have a limit for the whole transaction from version 17 on")
+    engine = sqlalchemy.create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
+    scheduler = Scheduler(postgres_url if by == "its own" else engine, namespace="short")
+    errors: list[str] = []
+
+    @scheduler.task(transactional=True, timeout=0.5)
+    def bill(connection: Any) -> None:
+        execute = connection.execute if by == "its own" else connection.exec_driver_sql
+        execute(insert(19))
+        try:
+            for _ in range(400):
+                execute("SELECT pg_sleep(0.05)")
+        except Exception as error:
+            errors.append(str(error))
+            raise
+
+    with scheduler:
+        assert ended(scheduler, scheduler.enqueue(bill)).state == "failed"
+        if by == "an engine":
+            with engine.connect() as usable:
+                usable.exec_driver_sql("SELECT 1")
+    engine.dispose()
+    assert "terminating connection due to transaction timeout" in errors[0]
+    assert 19 not in orders(postgres_url)

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -54,7 +54,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_nothing_is_written_after_the_end_of_its_transaction(own_file: str, ending: str) -> None:
-    with sqlite3.connect(own_file.removeprefix("sqlite:///")) as setting:
+    with closing(sqlite3.connect(own_file.removeprefix("sqlite:///"))) as setting, setting:
         setting.execute("CREATE TABLE once (id INTEGER PRIMARY KEY)")
         setting.execute("CREATE TABLE only (id INTEGER UNIQUE ON CONFLICT ROLLBACK)")
         setting.execute("INSERT INTO once VALUES (1)")

@@ -17,10 +17,13 @@ import pytest
 from tenure import Scheduler, SchemaMismatch, every
 from tenure.backends.postgres import PostgresBackend
 from tenure.backends.postgres import migrate as postgres_migrate
+from tenure.backends.shared.ledger import digest
 from tenure.backends.shared.sql import migrations
 from tenure.backends.sqlite import SQLiteBackend
 from tenure.backends.sqlite import migrate as sqlite_migrate
 from tenure.model import Severity
+from tests.e2e.command import at_hand
+from tests.support import past
 from tests.support.servers import PostgresServer
 
 
@@ -42,13 +45,6 @@ class _SQLite:
 
     def open(self) -> SQLiteBackend:
         return SQLiteBackend(self.path)
-
-    def of_before(self) -> None:
-        self.execute(
-            "CREATE TABLE tenure_migration (number INTEGER PRIMARY KEY, name, applied_at, version)"
-        )
-        self.execute("CREATE TABLE tenure_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        self.execute("INSERT INTO tenure_migration VALUES (1, 'initial', 0, '0.1.0')")
 
     def begin_again(self, remedy: str) -> None:
         assert "move the database file away" in remedy
@@ -75,14 +71,6 @@ class _Postgres:
     def open(self) -> PostgresBackend:
         return PostgresBackend(self.url)
 
-    def of_before(self) -> None:
-        self.execute("CREATE SCHEMA tenure")
-        self.execute("CREATE TABLE tenure.meta (key text PRIMARY KEY, value text NOT NULL)")
-        self.execute(
-            "CREATE TABLE tenure.migration (number integer PRIMARY KEY, name text, version text)"
-        )
-        self.execute("INSERT INTO tenure.migration VALUES (1, 'initial', '0.1.0')")
-
     def begin_again(self, remedy: str) -> None:
         match = re.search("`(DROP SCHEMA .*?)`", remedy)
         assert match is not None
@@ -107,25 +95,79 @@ def test_both_stores_have_the_same_migrations() -> None:
     assert [number for number, _ in listings[0]] == list(range(1, len(listings[0]) + 1))
 
 
-def test_database_of_before_is_refused_with_what_to_do(store: _SQLite | _Postgres) -> None:
-    store.of_before()
+FROZEN = {
+    "sqlite": (
+        "9ed8fcfb3f78cc2d1d83206045e7aaf46a753d67463f75bb1039da98408ba6df",
+        "77554020bb3b8df0ab11ebe31ca290c5fda52a35151ac5ad32bfb7afebab967c",
+    ),
+    "postgres": (
+        "4ea905defc289c524075f652fdf10f50a5bc755205629f857412332548313992",
+        "211779448c4e4eb36282f6dabfd5c9960e6625d3c9df4e43b7942de91d40f05f",
+    ),
+}
+"""Of the first migration, and of the ledger itself."""
 
-    async def refused() -> str:
-        told: set[str] = set()
-        for backend in (store.open(), store.open()):
-            with pytest.raises(SchemaMismatch, match="before the first release") as error:
-                await (backend.open() if not told else backend.pending())
-            await backend.close()
-            told.add(str(error.value))
-        [text] = told
-        assert "Nothing was changed." in text
-        [found] = [f for f in await store.open().diagnose() if f.check == "schema"]
-        assert (found.severity, found.text) == (Severity.PROBLEM, text)
-        return text
 
-    remedy = asyncio.run(refused())
-    assert store.execute(f"SELECT name FROM {store.prefix}migration") == [("initial",)]
-    store.begin_again(remedy)
+@pytest.mark.parametrize("name", ["sqlite", "postgres"])
+def test_first_migration_is_frozen(name: str) -> None:
+    module = {"sqlite": sqlite_migrate, "postgres": postgres_migrate}[name]
+    [first, *_] = migrations(module.PACKAGE)
+    assert (digest(first[2]), digest(module._LEDGER)) == FROZEN[name], (
+        "databases were made with 0001_tables and the ledger as they were: leave them, and put what"
+        " you change into the next migration, 0002 or later"
+    )
+
+
+OF_BEFORE = """
+import sys
+from tenure import Scheduler, every
+scheduler = Scheduler(sys.argv[1])
+scheduler.task(print, name="pack")
+scheduler.add("old", every(hours=1), task="pack")
+scheduler.stop()
+"""
+
+
+def test_database_of_before_is_refused_with_what_to_do(
+    store: _SQLite | _Postgres, tmp_path: Path
+) -> None:
+    code = past.code_of(past.BEFORE, tmp_path / "before")
+    assert past.begin(code, OF_BEFORE, store.url).wait(60) == 0
+    _refused(store, tmp_path)
+
+
+def test_database_of_other_migrations_is_refused(
+    store: _SQLite | _Postgres, tmp_path: Path
+) -> None:
+    asyncio.run(_open(store))
+    store.execute(f"UPDATE {store.prefix}migration SET digest = 'another'")
+    _refused(store, tmp_path)
+
+
+async def _open(store: _SQLite | _Postgres) -> None:
+    backend = store.open()
+    await backend.open()
+    await backend.close()
+
+
+def _refused(store: _SQLite | _Postgres, folder: Path) -> None:
+    """Everywhere, with a remedy that works."""
+    before = store.execute(f"SELECT * FROM {store.prefix}migration")
+    with pytest.raises(SchemaMismatch, match="before the first release") as error:
+        asyncio.run(_open(store))
+    text = str(error.value)
+    assert "Nothing was changed." in text
+    for command in (["migrate"], ["migrate", "--check"], ["migrate", "--sql"], ["status"]):
+        answer = at_hand(folder, *command, "--url", store.url)
+        assert answer.code != 0, answer
+        assert "before the first release" in answer.err.replace("\n", " "), answer
+    [found] = [f for f in asyncio.run(store.open().diagnose()) if f.check == "schema"]
+    assert (found.severity, found.text) == (Severity.PROBLEM, text)
+    assert store.execute(f"SELECT * FROM {store.prefix}migration") == before
+    shown = re.search("`(SELECT .*?)`", text)
+    assert shown is not None
+    store.execute(shown[1])
+    store.begin_again(text)
     scheduler = Scheduler(store.url)
     scheduler.task(pack)
     scheduler.add("new", every(hours=1), task=pack)

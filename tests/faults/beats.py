@@ -20,7 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from tests.faults.support import LEADER, ROOT, Journal, Program, Store, until
+from tests.faults.beat_stores import BeatStore, beat_store
+from tests.faults.support import ROOT, Journal, Program, until
 from tests.support.proxy import Proxy
 from tests.support.servers import ValkeyServer
 
@@ -28,31 +29,33 @@ BEATS = 3
 BEAT = ("beat", "-S", "tenure", "--pidfile=")
 AIM = (0.010, 0.080)
 """How long after a firing a kill is aimed at, in seconds."""
-ALONE = 5.0
-"""How many seconds a kill must be ago for another harm not to be taken for it."""
+NEAR = 1.0
+"""What is due up to so many seconds after a kill may be late because of it."""
 SECOND = timedelta(seconds=1)
 
 
 class Beats:
     """Three beats, one worker; `with Beats(folder, schedules=5) as beats`."""
 
-    def __init__(self, folder: Path, *, schedules: int, ttl: float) -> None:
+    def __init__(self, folder: Path, *, schedules: int, ttl: float, store: str = "sqlite") -> None:
         self.folder = folder
         self.schedules = schedules
         self.ttl = ttl
         self.journal = Journal(folder / "journal")
-        self.store = Store(folder / "beats.db")
         self.harm = Counter[str]()
         self.kills: list[float] = []
         """When, by the wall clock."""
         self._started = 0
         self._running: list[Program] = []
         self._stack = ExitStack()
+        self._kind = store
+        self._store: BeatStore
         self._broker = ValkeyServer()
         self._line = Proxy(self._broker.port)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            self._store = stack.enter_context(beat_store(self._kind, self.folder))
             stack.callback(self._broker.close)
             self._broker.start()
             stack.enter_context(self._line)
@@ -88,18 +91,17 @@ class Beats:
 
     def freeze(self) -> None:
         """Freeze who leads past its ttl, and thaw it when another leads."""
-        self._not_by_a_kill()
+        self._until_over_kills()
         leader = self.leader()
-        with self.store.write_lock():
-            leader.freeze()
-        until(lambda: self._leading() not in (None, leader.pid), "another to lead")
+        self._store.freeze(leader)
+        until(lambda: self._store.leading() not in (None, leader.pid), "another to lead")
         leader.thaw()
         self._until_caught_up()
         self.harm["frozen"] += 1
 
     @contextmanager
     def broker_away(self) -> Iterator[None]:
-        self._not_by_a_kill()
+        self._until_over_kills()
         self._line.become("cut")
         yield
         self._line.become("pass")
@@ -110,7 +112,7 @@ class Beats:
 
     def leader(self) -> Program:
         def found() -> Program | None:
-            leading = self._leading()
+            leading = self._store.leading()
             return next((beat for beat in self._beats if beat.pid == leading), None)
 
         return until(found, "a beat to lead")
@@ -146,7 +148,7 @@ class Beats:
             grid = (times[0] + n * SECOND for n in range((times[-1] - times[0]) // SECOND))
             lost += [(schedule, t.isoformat()) for t in grid if t not in times]
         # What a beat had to leave when it was stopped waits in the store for the next one.
-        waiting = set(self._runs("waiting"))
+        waiting = set(self._store.runs("waiting"))
         lost = [occurrence for occurrence in lost if occurrence not in waiting]
         lost += [occurrence for occurrence in self._sent() if occurrence not in counted]
         found = {"executed twice": twice, "lost": lost}
@@ -168,26 +170,35 @@ class Beats:
     def _delays(self) -> Iterator[tuple[tuple[str, str], float]]:
         for entry in self.journal.entries("executed"):
             nominal = datetime.fromisoformat(entry["nominal"]).timestamp()
-            if any(-0.2 < nominal - kill < 1.0 for kill in self.kills):
+            if any(-0.2 < nominal - kill < NEAR for kill in self.kills):
                 yield (entry["schedule"], entry["nominal"]), entry["wall"] - nominal
 
     def logs(self) -> str:
         return "\n".join(f"--- {p.who} {p.pid}\n{p.output[-3000:]}" for p in self._running)
 
-    def _not_by_a_kill(self) -> None:
-        """What is late from now on need not be so because of a kill a moment ago."""
-        self.kills = [kill for kill in self.kills if kill < time.time() - ALONE]
+    def _until_over_kills(self) -> None:
+        """What was due around the last kill is executed: it cannot be late by what comes now."""
+        if not self.kills:
+            return
+        over = datetime.fromtimestamp(self.kills[-1] + NEAR, UTC).isoformat()
+
+        def executed() -> bool:
+            latest = dict[str, str]()
+            for schedule, nominal in self.executed():
+                latest[schedule] = max(nominal, latest.get(schedule, ""))
+            return len(latest) == self.schedules and min(latest.values()) >= over
+
+        until(executed, "what is due after a kill to be executed")
+        self._until_caught_up()
 
     def _until_caught_up(self) -> None:
         """What is late from now on is not so because of what was before."""
 
         def left() -> bool:
-            ago = int((time.time() - 1.0) * 1e6)
-            query = (
-                "SELECT id FROM tenure_run WHERE schedule IS NOT NULL AND nominal < ?"
-                " AND state IN ('waiting', 'claimed') LIMIT 1"
-            )
-            return bool(self.store.rows(query, ago) or self._broker.command("LLEN", "celery"))
+            ago = datetime.fromtimestamp(time.time() - 1.0, UTC).isoformat()
+            unsent = self._store.runs("waiting") + self._store.runs("claimed")
+            late = any(nominal < ago for _, nominal in unsent)
+            return late or bool(self._broker.command("LLEN", "celery"))
 
         until(lambda: not left(), "the beats to have caught up")
 
@@ -202,7 +213,7 @@ class Beats:
 
     def _start(self, who: str, port: int, *command: str) -> None:
         given = {
-            "url": f"sqlite:///{self.store.path}",
+            "url": self._store.url,
             "broker": f"redis://127.0.0.1:{port}/0",
             "journal": str(self.journal.path),
             "ttl": self.ttl,
@@ -212,19 +223,9 @@ class Beats:
         log = self.folder / f"{who}-{self._started}.log"
         self._running.append(start_celery(who, log, given, *command))
 
-    def _leading(self) -> int | None:
-        if not self.store.path.exists():
-            return None
-        found = self.store.rows("SELECT pid FROM tenure_lease WHERE name = ?", LEADER)
-        return int(found[0]["pid"]) if found and found[0]["pid"] else None
-
     def _sent(self) -> list[tuple[str, str]]:
         """What the store says was sent."""
-        return self._runs("succeeded")
-
-    def _runs(self, state: str) -> list[tuple[str, str]]:
-        query = "SELECT schedule, nominal FROM tenure_run WHERE schedule IS NOT NULL AND state = ?"
-        return [(row["schedule"], _iso(row["nominal"])) for row in self.store.rows(query, state)]
+        return self._store.runs("succeeded")
 
     def _end(self) -> None:
         for program in self._running:
@@ -246,7 +247,3 @@ def start_celery(who: str, log: Path, given: Mapping[str, object], *command: str
             cwd=log.parent,
         )
     return Program(who, process, log)
-
-
-def _iso(micros: int) -> str:
-    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)).isoformat()

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-import random
-import signal
+import os
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 
 from tenure import Scheduler
-from tests.faults.support import until
+from tests.faults.support import Program, Store, until
 from tests.support.proxy import Mode, Proxy
 
 NODES = 3
 PATIENCE = 90.0
+FROZEN = 3.0
+"""Longer than a ttl, and what it takes to notice."""
 
 
 class Shop:
     """Its table of bills has nothing that keeps a row from being there twice."""
 
-    def __init__(self, url: str, how: str, rests: float = 0.3) -> None:
-        """`how`: complete or transactional, as the program `billing` has it; and how often it
-        rests."""
+    def __init__(self, url: str, ways: Sequence[str], rests: float = 0.6) -> None:
+        """`ways`: complete, transactional or engine, as the program `billing` has them, one node
+        after the other; and how often it rests."""
         self.url = url
         self.on_server = url.startswith("postgresql")
         self.run = "tenure.run" if self.on_server else "tenure_run"
         self.harm = {"killed": 0, "frozen": 0}
         if self.on_server:
             self.harm["cut off"] = 0
-        self._how = how, str(rests)
+        self.taken = 0
+        """How many claims were taken from frozen nodes."""
+        self._ways = ways
+        self._rests = str(rests)
         self.ask("CREATE TABLE bill (run bigint)")
 
     def ask(self, text: str) -> int:
@@ -63,15 +69,15 @@ class Shop:
     def open_runs(self) -> int:
         return self.ask(f"SELECT count(*) FROM {self.run} WHERE state IN ('waiting', 'claimed')")
 
-    def enqueue(self, runs: int, pace: float | None = None) -> None:
-        """So many, due at once, or so many a second."""
+    def enqueue(self, runs: int, pace: int | None = None) -> None:
+        """So many, due at once, or so many each second."""
         scheduler = Scheduler(self.url, concurrency=0)
 
         @scheduler.task
         def bill() -> None: ...
 
         for number in range(runs):
-            scheduler.enqueue(bill, retries=1_000, delay=number / pace if pace else 0)
+            scheduler.enqueue(bill, retries=1_000, delay=number // pace if pace else 0)
         scheduler.stop()
 
     def _line(self) -> Proxy:
@@ -79,52 +85,81 @@ class Shop:
         return Proxy(urlsplit(self.url).port or 5432)
 
     @contextmanager
-    def _node(self, line: Proxy | None) -> Iterator[subprocess.Popen[bytes]]:
-        url = self.url
+    def _node(self, place: int, line: Proxy | None) -> Iterator[Program]:
+        url, way = self.url, self._ways[place % len(self._ways)]
         if line is not None:
             url = url.replace(f":{urlsplit(url).port}/", f":{line.port}/")
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.programs.billing", url, *self._how],
+            [sys.executable, "-m", "tests.faults.programs.billing", url, way, self._rests],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        program = Program(f"node {place}", process, Path(os.devnull))
         try:
-            yield process
+            yield program
         finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            process.wait(timeout=20)
+            program.end()
 
-    def harm_nodes(self, source: random.Random, runs: int) -> None:
+    def harm_nodes(self, source: Random, runs: int) -> None:
         """Nodes work, and are harmed until so many runs are billed and none is open. Between one
         harm and the next they do a hundredth of it, however slow they are."""
         with ExitStack() as stack:
             lines: list[Proxy | None] = [None] * NODES
             if self.on_server:
                 lines = [stack.enter_context(self._line()) for _ in range(NODES)]
-            nodes = [stack.enter_context(self._node(line)) for line in lines]
-            while (before := self.bills) < runs or not all(self.harm.values()):
+            nodes = [
+                stack.enter_context(self._node(place, line)) for place, line in enumerate(lines)
+            ]
+            first = [*source.sample(sorted(self.harm), len(self.harm)), "frozen"]
+            while (before := self.bills) < runs or first:
                 enough = min(runs, before + max(1, runs // 100))
                 until(partial(self._has, enough), f"bill {enough} after {self.harm}", PATIENCE)
                 time.sleep(source.random() / 2)
-                place, what = source.randrange(NODES), source.random()
-                line = lines[place]
-                if what < 0.7:
+                place = source.randrange(NODES)
+                line, what = lines[place], first.pop() if first else self._any(source)
+                if what == "killed" or not nodes[place].running:  # its start may have failed
+                    what = "killed"
                     nodes[place].kill()
-                    nodes[place].wait(timeout=20)
-                    nodes[place] = stack.enter_context(self._node(line))
-                    self.harm["killed"] += 1
-                elif line is not None and what < 0.85:
+                    nodes[place] = stack.enter_context(self._node(place, line))
+                elif line is not None and what == "cut off":
                     _cut_off(line, source.choice(("mute", "half-open", "cut")))
-                    self.harm["cut off"] += 1
                 else:
-                    nodes[place].send_signal(signal.SIGSTOP)
-                    # Longer than its ttl where others can go on; a frozen writer of SQLite stops
-                    # them.
-                    time.sleep(2.5 if self.on_server else 0.5)
-                    nodes[place].send_signal(signal.SIGCONT)
-                    self.harm["frozen"] += 1
+                    self._freeze([*nodes[place:], *nodes[:place]])
+                self.harm[what] += 1
             until(lambda: not self.open_runs, "all runs to end", PATIENCE)
+
+    def _any(self, source: Random) -> str:
+        kinds = {"killed": 70, "frozen": 15 if self.on_server else 30, "cut off": 15}
+        return source.choices(list(self.harm), [kinds[kind] for kind in self.harm])[0]
+
+    def _freeze(self, nodes: Sequence[Program]) -> None:
+        """One that has claims, until others have taken them. On a server one that is inside a
+        transaction may keep them by its locks: not for longer than this takes."""
+        while self.open_runs:
+            for node in nodes:
+                if not self._claims(node):
+                    continue
+                with self._between_writes():
+                    node.freeze()
+                if held := self._claims(node):
+                    _await(lambda node=node: self._claims(node) == 0, FROZEN)  # type: ignore[misc]
+                self.taken += held - self._claims(node)
+                node.thaw()
+                if held:
+                    return
+
+    @contextmanager
+    def _between_writes(self) -> Iterator[None]:
+        """A frozen writer of SQLite would stop all others."""
+        if self.on_server:
+            yield
+            return
+        with Store(Path(self.url.removeprefix("sqlite:///"))).write_lock():
+            yield
+
+    def _claims(self, node: Program) -> int:
+        by = f"state = 'claimed' AND node LIKE '%:{node.pid}:%'"
+        return self.ask(f"SELECT count(*) FROM {self.run} WHERE {by}")
 
     def _has(self, bills: int) -> bool:
         return self.bills >= bills
@@ -141,6 +176,12 @@ class Shop:
         }
         found = {what: self.ask(text) for what, text in bad.items()}
         return {what: number for what, number in found.items() if number}
+
+
+def _await(condition: Callable[[], object], within: float) -> None:
+    """At most so long."""
+    with suppress(AssertionError):
+        until(condition, "", within)
 
 
 def _cut_off(line: Proxy, how: Mode) -> None:

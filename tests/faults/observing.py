@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
+from tenure.node.names import LEADER
+from tenure.observe.metrics import LASTS
+from tests.faults.support import Journal
+
 EVERY = 0.1
+SCRAPE = 1.0
+"""How often Prometheus is expected to look; here it is more often, to see more."""
 WITHIN = 2.0
 """A page that takes longer has not come."""
-STALE = 1.0
-"""A value that is older counts no longer."""
+NOTICED = 1.0
+"""A lease that is in doubt is told so many seconds later, at most."""
+NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +38,39 @@ class Scrape:
         return self.numbers.get("tenure_leader") == 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """From when to when it took, and whether the node answered that it leads; if it answered."""
+
+    begun: float
+    at: float
+    leads: bool
+    late: float
+    """By how much this machine let the scraper begin too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What was done to a node, or to the store of all: from when on, and until when."""
+
+    at: float
+    who: str | None
+    over: float = NEVER
+
+
 @dataclass(slots=True)
 class Scraper:
     """Looks at every node in turn, and keeps what it saw."""
 
     ports: dict[str, int]
     seen: dict[str, list[Scrape]] = field(default_factory=dict)
+    looks: dict[str, list[Look]] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         for who, port in self.ports.items():
-            self.seen[who] = []
+            self.seen[who], self.looks[who] = [], []
             thread = threading.Thread(target=self._look, args=(who, port), daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -54,9 +82,15 @@ class Scraper:
             thread.join(30)
 
     def _look(self, who: str, port: int) -> None:
+        waited = time.monotonic()
         while not self._over.wait(EVERY):
-            if (found := scrape(port)) is not None:
+            begun = time.monotonic()
+            found = scrape(port)
+            if found is not None:
                 self.seen[who].append(found)
+            leads, ended = found is not None and found.leads, time.monotonic()
+            self.looks[who].append(Look(begun, ended, leads, begun - waited - EVERY))
+            waited = ended
 
     def since(self, who: str, at: float) -> list[Scrape]:
         return [each for each in self.seen[who] if each.at > at]
@@ -70,19 +104,67 @@ class Scraper:
             if (last := self.seen[each][-1:]) and last[0].leads and now - last[0].at < 1.0
         ]
 
-    def sums(self) -> list[tuple[float, float]]:
+    def sums(self) -> list[tuple[float, int]]:
         """sum(tenure_leader) after each look, as Prometheus has it: of the last value of each node,
-        unless that is stale."""
+        unless it has not answered since."""
         looks = sorted(
-            ((each.at, who, each.leads) for who, scrapes in self.seen.items() for each in scrapes)
+            ((each.at, who, each.leads) for who, looks in self.looks.items() for each in looks)
         )
-        last: dict[str, tuple[float, bool]] = {}
+        last: dict[str, bool] = {}
         found = []
         for at, who, leads in looks:
-            last[who] = at, leads
-            fresh = [leads for seen, leads in last.values() if at - seen < STALE]
-            found.append((at, float(sum(fresh))))
+            last[who] = leads
+            found.append((at, sum(last.values())))
         return found
+
+    def changes(self, journal: Journal, faults: Iterable[Fault]) -> list[tuple[float, float]]:
+        """From when to when there was no leader, or not the one that was seen last: from a fault of
+        the leader or of the store, or from the doubt of the leader in its own lease, until somebody
+        has taken office or trusts its lease again, and all nodes were looked at since then."""
+        told: list[tuple[float, str, str | None]] = [
+            (fact.at, fact["name"], fact.who)
+            for name in (*_DOUBTS, *_LEADS)
+            for fact in journal.facts(name)
+            if LEADER in (fact.values.get("lease"), fact.values.get("scope"))
+        ]
+        told += [(fault.at, "fault", fault.who) for fault in faults]
+        told += [(fault.over, "over", fault.who) for fault in faults if fault.over < NEVER]
+        leader, since, doubted = None, float("-inf"), False
+        found: list[tuple[float, float]] = []
+        for at, what, who in sorted(told):
+            is_led = what == _LEADS[0] or (what == _LEADS[1] and who == leader)
+            if is_led or (what == "over" and not doubted):
+                leader = who if is_led else leader
+                found.append((since, self.looked_at_all(at)))
+                since, doubted = NEVER, False
+            elif what in _DOUBTS and who == leader:
+                since, doubted = min(since, at - NOTICED), True
+            elif what == "fault" and who in (leader, None):
+                since = min(since, at)
+        return [*found, (since, NEVER)]
+
+    def outlasted(self, journal: Journal) -> list[str]:
+        """Those who were seen to lead after somebody else had taken office."""
+        taken = journal.entries("fact", name=_LEADS[0], scope=LEADER)
+        ends = [*(each.at - NOTICED for each in taken[1:]), NEVER]
+        return [
+            f"{who} at {look.at}, {each.who} took office at {each.at}"
+            for each, end in zip(taken, ends, strict=True)
+            for who, looks in self.looks.items()
+            for look in looks
+            if who != each.who and look.leads and each.at + LASTS <= look.begun < look.at < end
+        ]
+
+    def looked_at_all(self, since: float) -> float:
+        """When all nodes had been looked at since then: at what is said now, not a moment ago."""
+        return max(
+            next((each.at for each in looks if each.begun >= since + LASTS), NEVER)
+            for looks in self.looks.values()
+        )
+
+    def late(self, who: str, since: float) -> float:
+        """By how much this machine, at most, let it be looked at too late since then."""
+        return max((each.late for each in self.looks[who] if each.at > since), default=0.0)
 
     def went_back(self) -> list[str]:
         """Counters that became smaller."""
@@ -93,6 +175,10 @@ class Scraper:
             for name in before.numbers
             if _counts(name) and after.numbers.get(name, 0.0) < before.numbers[name]
         ]
+
+
+_DOUBTS = ("lease.suspended", "leader.left_office")
+_LEADS = ("leader.took_office", "lease.restored")
 
 
 def _counts(name: str) -> bool:

@@ -146,8 +146,8 @@ class RedisCluster(Cluster):
         return bool(taken) and self.lease().get("term") == str(taken[-1]["term"])
 
     def lease(self, name: str = LEADER, server: ValkeyServer | None = None) -> dict[str, str]:
-        """As it is stored; on another server than theirs, if that is given."""
-        """As redis-cli shows it; empty if there is none."""
+        """As redis-cli shows it; empty if there is none. On another server than theirs, if that is
+        given."""
         with self.ask(server) as line:
             found: dict[str, str] = line.hgetall(f"tenure:{{default}}:lease:{name}")  # type: ignore[assignment]
             return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenure import Event, Scheduler
 from tenure.testing.sinks import Received
+from tests.e2e.command import at_hand
 from tests.faults.support import TTL, Cluster, Program
 from tests.support.http_receiver import HttpReceiver
 
@@ -44,6 +45,13 @@ def receiver() -> Iterator[HttpReceiver]:
         yield made
     finally:
         made.close()
+
+
+def ask(cluster: Cluster, *command: str) -> Any:
+    """A command about this store."""
+    answer = at_hand(cluster.folder, *command, "--url", cluster.url, "--json")
+    assert answer.code == 0, answer
+    return answer.json
 
 
 def firsts(received: Iterable[tuple[str | None, str]]) -> dict[str | None, list[str]]:

@@ -186,9 +186,11 @@ class Program:
         return sent
 
     def freeze(self) -> float:
-        """Returns once every thread of it stands still."""
+        """Returns once every thread of it stands still, or it has ended."""
         sent = self.signal(signal.SIGSTOP)
-        until(lambda: set(self._states()) == {"T"}, f"{self.who} to stand still")
+        until(
+            lambda: set(self._states()) == {"T"} or not self.running, f"{self.who} to stand still"
+        )
         return sent
 
     def thaw(self) -> float:
@@ -310,22 +312,23 @@ class Cluster:
         program: str,
         who: str,
         *,
+        root: Path = ROOT,
         prefix: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         **options: object,
     ) -> Program:
-        """Start `tests.faults.programs.<program>` under the name `who`."""
+        """Start `tests.faults.programs.<program>` under the name `who`, with the code in `root`."""
         given = {"url": self.url, "journal": str(self.journal.path), "who": who, **options}
         module = f"tests.faults.programs.{program}"
         log = self.folder / f"{who}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [*prefix, sys.executable, "-m", module, json.dumps(given)],
-                env=_environment() | dict(env or {}),
+                env=_environment(root) | dict(env or {}),
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=ROOT,
+                cwd=root,
             )
         started = Program(who, process, log)
         self.programs.append(started)
@@ -390,7 +393,7 @@ def task(name: str, seconds: float, **options: object) -> dict[str, object]:
     return {"name": name, "seconds": seconds, **options}
 
 
-def _environment() -> dict[str, str]:
+def _environment(root: Path) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")}
-    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    path = os.pathsep.join([str(root), str(root / "src")])
     return inherited | {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.faults.observing import scrape
 from tests.faults.support import LONG_TTL, Cluster, Program, task, until
+from tests.support.servers import free_port, release_port
 
 pytestmark = pytest.mark.faults
 
@@ -58,11 +61,14 @@ def wall(tmp_path: Path) -> WallClock:
 def test_forward_jump_of_the_leader_is_held_and_moves_no_lease(
     cluster: Cluster, wall: WallClock
 ) -> None:
-    _leader_and_follower(cluster, wall)
+    port = free_port()
+    _leader_and_follower(cluster, wall, health=f"127.0.0.1:{port}")
+    until(lambda: _says_held(port) == 0, "its metrics")
     wall.set(HOUR)
     moved = time.time()
     jumped = cluster.journal.fact("clock.jumped", "leader")
     assert jumped["held"] is True
+    until(lambda: _says_held(port) == 1, "its metrics")
     assert jumped["seconds"] == pytest.approx(HOUR, abs=5)
 
     _let_renewals_pass(cluster)
@@ -72,6 +78,8 @@ def test_forward_jump_of_the_leader_is_held_and_moves_no_lease(
 
     wall.set(0)
     gone = cluster.journal.fact("clock.accepted", "leader", after=jumped.at)
+    until(lambda: _says_held(port) == 0, "its metrics")
+    release_port(port)
     cluster.journal.wait("end", schedule="tick", after=gone.at)
     _nothing_happened_to_leases(cluster)
     cluster.stop_all()
@@ -110,8 +118,13 @@ def test_wrong_clock_of_a_follower_changes_nothing(cluster: Cluster, wall: WallC
     assert cluster.complaints() == []
 
 
-def _leader_and_follower(cluster: Cluster, wall: WallClock) -> Program:
-    leader = cluster.node("leader", TICK, env=wall.env, **NUMBERS)
+def _says_held(port: int) -> float | None:
+    found = scrape(port)
+    return None if found is None else found.numbers["tenure_clock_held"]
+
+
+def _leader_and_follower(cluster: Cluster, wall: WallClock, **options: Any) -> Program:
+    leader = cluster.node("leader", TICK, env=wall.env, **NUMBERS, **options)
     cluster.leader("leader")
     cluster.node("follower", TICK, **NUMBERS)
     started = cluster.journal.fact("node.started", "follower")

@@ -84,6 +84,7 @@ def test_consumers_that_are_killed_and_a_leader_that_changes(ledger: Ledger) -> 
         for scheduler in (first, second):
             scheduler.start()
             stack.callback(scheduler.stop)
+            until(lambda: first.is_leader, "the first one to lead")
         consumers = [stack.enter_context(ledger.consumer()) for _ in range(CONSUMERS)]
         writers = [
             threading.Thread(target=_write, args=(ledger.url, second, f"key {n}", enough, written))
@@ -99,7 +100,9 @@ def test_consumers_that_are_killed_and_a_leader_that_changes(ledger: Ledger) -> 
                 consumers[place].send_signal(signal.SIGKILL)
                 consumers[place] = stack.enter_context(ledger.consumer())
                 if kill == KILLS // 2:
-                    first.stop()  # the leader, or the one that stands by: the other goes on
+                    assert first.is_leader
+                    first.stop()
+                    until(lambda: second.is_leader, "the other to go on")
         finally:
             enough.set()
             for writer in writers:

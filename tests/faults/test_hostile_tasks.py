@@ -13,12 +13,15 @@ from tenure.model import RunState
 from tests.e2e.command import at_hand
 from tests.faults.hostile_client import client as client  # noqa: PLC0414 - a fixture
 from tests.faults.hostile_client import error_of
+from tests.faults.postgres import PostgresCluster
 from tests.faults.programs.hostile_tasks import tasks
 from tests.faults.support import PATIENCE, Cluster, until
 
 pytestmark = pytest.mark.faults
+BOTH = pytest.mark.parametrize("cluster", ["sqlite", "postgres"], indirect=True)
 
 
+@BOTH
 def test_the_node_lives_on_and_the_history_tells(cluster: Cluster, client: Scheduler) -> None:
     node = cluster.start("hostile", "node")
     names = {"exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: 3", "close": "Generator"}
@@ -37,11 +40,12 @@ def test_the_node_lives_on_and_the_history_tells(cluster: Cluster, client: Sched
         run = client.enqueue(task, kwargs={"number": 1})
         assert client.result(run, timeout=PATIENCE) == 2
     assert node.running
-    assert cluster.store.sound()
+    assert isinstance(cluster, PostgresCluster) or cluster.store.sound()
     assert not cluster.journal.facts("service.failed")
     cluster.stop_all()
 
 
+@BOTH
 def test_a_task_that_ends_its_process_is_executed_again_by_another(
     cluster: Cluster, client: Scheduler
 ) -> None:
@@ -56,7 +60,11 @@ def test_a_task_that_ends_its_process_is_executed_again_by_another(
     cluster.stop_all()
 
 
-@pytest.mark.parametrize("task", ["sticks", "ignores_its_cancellation"])
+@pytest.mark.parametrize(
+    ("cluster", "task"),
+    [("sqlite", "sticks"), ("postgres", "ignores_its_cancellation")],
+    indirect=["cluster"],
+)
 def test_hung_runs_are_shown_from_any_process_and_take_no_node_down(
     cluster: Cluster, client: Scheduler, tmp_path: Path, task: str
 ) -> None:
@@ -92,6 +100,28 @@ def test_hung_runs_are_shown_from_any_process_and_take_no_node_down(
     (tmp_path / "let-go").touch()
     other.signal(signal.SIGTERM)
     assert other.wait() == 0
+
+
+@BOTH
+def test_a_hung_run_keeps_its_lock_key(cluster: Cluster, client: Scheduler, tmp_path: Path) -> None:
+    for who in ("first", "second"):
+        cluster.start("hostile", who)
+        cluster.journal.fact("node.started", who)
+    hung = client.enqueue("sticks", kwargs={"folder": str(tmp_path)}, lock="mailbox")
+    cluster.journal.fact("run.hung", run=hung.id)
+
+    same, other = (client.enqueue("fine", kwargs={"number": 1}, lock=k) for k in ("mailbox", "x"))
+
+    assert client.result(other, timeout=PATIENCE) == 2  # which was asked for later
+    assert client.get_run(same).state is RunState.WAITING
+    assert client.get_run(hung).state is RunState.CLAIMED
+    (tmp_path / "let-go").touch()
+    assert client.result(same, timeout=PATIENCE) == 2
+    begun, ended = client.get_run(same).claimed_at, client.get_run(hung).finished_at
+    assert begun is not None
+    assert ended is not None
+    assert begun >= ended
+    cluster.stop_all()
 
 
 def test_a_run_that_ends_after_all_is_hung_no_more(

@@ -32,6 +32,7 @@ def is_gone(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
+@pytest.mark.parametrize("cluster", ["postgres"], indirect=True)
 def test_it_gets_its_arguments_and_its_run_and_what_it_returns_is_kept(
     cluster: Cluster, client: Scheduler
 ) -> None:
@@ -130,6 +131,7 @@ def test_whatever_it_does_its_node_lives_on_and_the_history_tells(
     cluster.stop_all()
 
 
+@pytest.mark.parametrize("cluster", ["postgres"], indirect=True)
 def test_it_is_told_of_its_cancellation_and_killed_if_it_does_not_listen(
     cluster: Cluster, client: Scheduler, tmp_path: Path
 ) -> None:
@@ -148,7 +150,11 @@ def test_it_is_told_of_its_cancellation_and_killed_if_it_does_not_listen(
     cluster.stop_all()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("cluster", "number"),
+    [("postgres", signal.SIGKILL), ("sqlite", signal.SIGTERM)],
+    indirect=["cluster"],
+)
 def test_it_ends_with_its_node_and_is_executed_elsewhere(
     cluster: Cluster, client: Scheduler, tmp_path: Path, number: signal.Signals
 ) -> None:

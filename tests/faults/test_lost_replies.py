@@ -128,8 +128,7 @@ def test_release_that_was_not_heard_of_is_done_again(
 async def _enter(guard: object, place: Place) -> None:
     async def line_is_back() -> None:
         await asyncio.sleep(TTL / 3 - 1)
-        place.line.become("cut")
-        place.line.become("pass")
+        place.line.become("pass")  # for new connections: the answer is gone
 
     back = asyncio.create_task(line_is_back())
     try:

@@ -3,17 +3,20 @@ scrape with bad intentions."""
 
 from __future__ import annotations
 
+import re
 import socket
+import statistics
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.faults.observing import STALE, Scraper, fetch
+from tests.faults.observing import SCRAPE, Fault, Scraper, fetch
 from tests.faults.postgres import PostgresCluster, running_cluster, running_server
 from tests.faults.support import TTL, Cluster, task, until
 from tests.support.open_files import allow_many
@@ -50,58 +53,63 @@ def test_numbers_tell_the_truth_while_nodes_die_and_freeze_and_the_store_restart
         until(lambda: len(scraper.leaders()) == 1, "a leader")
         until(lambda: all(_ready(scraper, who) for who in NODES), "three ready nodes")
 
+        _looks(scraper, list(NODES))
+
         [first] = scraper.leaders()
         killed = nodes[first].kill()
         rest = [who for who in NODES if who != first]
         until(lambda: len(scraper.leaders(rest)) == 1, "a successor")
-        _answered(scraper, rest, killed)
-        _one_leads(scraper, rest, postgres)
+        takeover = postgres.leader(rest, after=killed)
+        _answered(scraper, rest, killed, takeover.at)
+        _looks(scraper, rest)
 
         [second] = scraper.leaders(rest)
         [third] = [who for who in rest if who != second]
         frozen = nodes[second].freeze()
         until(lambda: scraper.leaders([third]), "a successor")
+        _answered(scraper, [third], frozen, postgres.leader(third, after=frozen).at)
         nodes[second].thaw()
         over = time.monotonic()
         thawed = until(lambda: scraper.since(second, frozen + TTL), "the thawed node's answer")
-        assert thawed[0].at - over < 5.0  # no longer than the fault, on a busy machine
+        assert thawed[0].at - over < SCRAPE + scraper.late(second, frozen)
         # It knew at once, and tells no more about the store, as its successor does.
         assert not thawed[0].leads
         assert "tenure_term" not in thawed[0].numbers
         until(lambda: "tenure_term" in scraper.seen[third][-1].numbers, "its successor's survey")
         lost = 'tenure_left_office_total{reason="lost"}'
         until(lambda: scraper.seen[second][-1].numbers[lost] == 1, "its loss to be counted")
-        _answered(scraper, [third], frozen)
-        _one_leads(scraper, rest, postgres)
+        _looks(scraper, rest)
 
-        before = time.monotonic()
+        stopped = time.monotonic()
         postgres.server.stop()
         until(lambda: all(_away(scraper, who) for who in rest), "the outage to be told")
         assert scraper.leaders() in ([], [third])  # until it trusts its lease no longer
         postgres.server.start()
+        back = time.monotonic()
         until(lambda: len(scraper.leaders(rest)) == 1, "a leader after the outage")
         # Nobody became unready or was to be restarted, and everybody answered all the time.
-        _answered(scraper, rest, before)
-        _one_leads(scraper, rest, postgres)
+        _answered(scraper, rest, stopped, time.monotonic())
+        _looks(scraper, rest)
     assert scraper.went_back() == []
-    both = [(x, y) for x in scraper.seen[second] for y in scraper.seen[third]]
-    assert not [1 for x, y in both if abs(x.at - y.at) < 0.05 and x.leads and y.leads]
+    assert scraper.seen[third][-1].numbers["tenure_takeovers_total"] >= 1
+    # From the first leader on, and apart from takeovers, one leads, at every look.
+    faults = [Fault(killed, first), Fault(frozen, second), Fault(stopped, None, back)]
+    changes = scraper.changes(postgres.journal, faults)
+    steady = [
+        (at, leaders)
+        for at, leaders in scraper.sums()
+        if not any(begun <= at <= ended for begun, ended in changes)
+    ]
+    assert len(steady) > 50
+    assert [each for each in steady if each[1] != 1] == []
+    assert scraper.outlasted(postgres.journal) == []
     postgres.stop_all()
 
 
-def _one_leads(scraper: Scraper, nodes: list[str], cluster: Cluster) -> None:
-    """The takeover is over: sum(tenure_leader) is 1, at every look while the leader stays."""
-    changes = ("lease.suspended", "leader.left_office", "leader.took_office")
-
-    def steady() -> set[float] | None:
-        since = time.monotonic()
-        begun = since + STALE
-        until(lambda: all(len(scraper.since(who, begun)) >= 5 for who in nodes), "looks")
-        if any(cluster.journal.facts(name, after=since) for name in changes):
-            return None  # it changed by itself, on a busy machine
-        return {leaders for at, leaders in scraper.sums() if at > begun}
-
-    assert until(steady, "a leader that stays") == {1}
+def _looks(scraper: Scraper, nodes: list[str]) -> None:
+    """While nothing happens."""
+    begun = time.monotonic()
+    until(lambda: all(len(scraper.since(who, begun)) >= 8 for who in nodes), "looks")
 
 
 def _ready(scraper: Scraper, who: str) -> bool:
@@ -113,59 +121,106 @@ def _away(scraper: Scraper, who: str) -> bool:
     return 0.0 in (last['tenure_store_up{part="leases"}'], last['tenure_store_up{part="store"}'])
 
 
-def _answered(scraper: Scraper, nodes: list[str], since: float) -> None:
-    """They were well all the time since then, and said so."""
+def _answered(scraper: Scraper, nodes: list[str], since: float, over: float) -> None:
+    """They were well all the time since then, and said so. For one who scrapes every second, there
+    was no gap longer than what was done to others or to the store."""
     for who in nodes:
         scrapes = scraper.since(who, since)
         assert {each.pages["/healthz"] for each in scrapes} == {200}
         assert {each.pages["/readyz"] for each in scrapes} == {200}
         gaps = [y.at - x.at for x, y in pairwise(scrapes)]
-        assert max(gaps, default=0.0) < 5.0  # on a busy machine
+        assert max(gaps, default=0.0) < over - since + SCRAPE + scraper.late(who, since)
+
+
+LONG_NAMES = [task(f"{number:03d}-{'x' * 150}", 86_400) for number in range(400)]
+"""For a page of metrics that no socket takes at once."""
 
 
 def test_hostile_scrapers_cost_no_tick(cluster: Cluster, ports: dict[str, int]) -> None:
     port = ports["a"]
-    cluster.node("a", TICK, ttl=TTL, health=f"127.0.0.1:{port}")
+    cluster.node("a", TICK, *LONG_NAMES, ttl=TTL, health=f"127.0.0.1:{port}")
     leading = cluster.leader("a")
+    usual = _lateness(cluster, leading.at, 20)
     allow_many()  # after the start of the node, which has the usual limit
     begun = time.monotonic()
     over = threading.Event()
-    floods = [
-        threading.Thread(target=_flood, args=(port, sent, over), daemon=True)
-        for sent in (
-            b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 10_000_000,
-            b"GET /metrics HTTP/1.1\r\n\r\n" * 1_000,  # and never reads
-        )
+    never_reads = _Deaf(port)
+    attacks = [
+        threading.Thread(target=attack, args=(over,), daemon=True)
+        for attack in (partial(_flood, port), never_reads.ask_again_and_again)
     ]
     with ExitStack() as stack:
         for _ in range(1_000):
             with suppress(OSError):
                 client = socket.create_connection(("127.0.0.1", port), timeout=5)
                 stack.enter_context(client)
-        for flood in floods:
-            flood.start()
+        for attack in attacks:
+            attack.start()
         for _ in range(5):
             assert fetch(port, "/healthz")[0] == 200
-        # A tick each quarter of a second goes on.
-        until(
-            lambda: len(cluster.journal.entries("end", "a", after=begun, schedule="tick")) >= 8,
-            "ticks",
-        )
+        # A tick each quarter of a second goes on, on time.
+        late = _lateness(cluster, begun, 40)
         over.set()
-        for flood in floods:
-            flood.join(30)
+        for attack in attacks:
+            attack.join(30)
+    assert late < usual + 0.5
+    assert never_reads.was_kept_waiting()
     assert cluster.store.lease()["term"] == leading["term"]
     assert cluster.journal.facts("lease.suspended") == []
-    late = [entry["late"] for entry in cluster.journal.facts("run.started", "a")]
-    assert max(late) < TTL
     cluster.stop_all()
     assert cluster.complaints() == []
 
 
-def _flood(port: int, sent: bytes, over: threading.Event) -> None:
+def _lateness(cluster: Cluster, since: float, count: int) -> float:
+    """Of so many ticks: all but one in twenty were less late."""
+
+    def found() -> list[float] | None:
+        started = cluster.journal.facts("run.started", "a", after=since)
+        late = [entry["late"] for entry in started if entry["schedule"] == "tick"]
+        return late if len(late) >= count else None
+
+    return statistics.quantiles(until(found, "ticks"), n=20)[-1]
+
+
+def _flood(port: int, over: threading.Event) -> None:
+    """A header of 10 MB, again and again."""
+    sent = b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 10_000_000
     with ExitStack() as stack:
         while not over.wait(0.01):
             with suppress(OSError):
                 client = socket.create_connection(("127.0.0.1", port), timeout=1)
                 stack.enter_context(client)
                 client.sendall(sent)
+
+
+class _Deaf:
+    """Asks for the page of metrics, and never reads. It has room for a few packets, and takes small
+    ones, so that the system of the other side keeps only a part of the page for it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._asked: list[socket.socket] = []
+
+    def ask_again_and_again(self, over: threading.Event) -> None:
+        while not over.wait(0.02):
+            client = socket.socket()
+            client.settimeout(1)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            with suppress(OSError):
+                client.connect(("127.0.0.1", self._port))
+                client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                self._asked.append(client)
+
+    def was_kept_waiting(self) -> bool:
+        """Was the page cut off at some time, because nobody took it?"""
+        found = False
+        for client in self._asked:
+            received = b""
+            with client, suppress(OSError):
+                while more := client.recv(65_536):
+                    received += more
+            head, _, body = received.partition(b"\r\n\r\n")
+            length = re.search(rb"Content-Length: (\d+)", head)
+            found = found or (length is not None and len(body) < int(length[1]))
+        return found

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from tenure import Scheduler, Settings
+from tenure.facts import ClockAccepted, Fact
+from tenure.node import reaper
 from tests.faults.postgres import PostgresCluster, missing, running_cluster
-from tests.faults.support import TTL, until
+from tests.faults.support import LONG_TTL, TTL, until
 from tests.faults.test_clock import WallClock
 from tests.support.servers import PostgresServer
 
@@ -75,3 +79,36 @@ def test_clock_of_the_server_is_moved(cluster: PostgresCluster, wall: WallClock)
     successor = cluster.leader("other", after=killed)
     cluster.journal.wait("end", "other", after=successor.at, schedule="tick")
     cluster.finish()
+
+
+def test_no_history_is_removed_while_the_clock_of_the_server_is_in_doubt(
+    server: PostgresServer, wall: WallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It jumps by more than the retention."""
+    monkeypatch.setattr(reaper, "PRUNE_EVERY", 0.1)
+    url, told = server.create_database("doubt"), list[Fact]()
+    settings = Settings(ttl=LONG_TTL, reap_every=0.1, retention=HOUR / 2, jump_hold=2.0)
+    scheduler = Scheduler(url, settings=settings)
+    scheduler.on("*", told.append)
+    scheduler.task(nothing)
+    with scheduler, psycopg.connect(url, autocommit=True) as eyes:
+        scheduler.result(scheduler.enqueue(nothing), 30)
+        eyes.execute(_OLD)
+        until(lambda: eyes.execute(_COUNT).fetchone() == (0,), "what is old is removed")
+        scheduler.result(scheduler.enqueue(nothing), 30)
+        wall.set(HOUR)
+        try:
+            until(lambda: eyes.execute(_COUNT).fetchone() == (0,), "what seems old is removed")
+            assert [fact for fact in told if isinstance(fact, ClockAccepted)]
+        finally:
+            wall.set(0)
+
+
+def nothing() -> None: ...
+
+
+_COUNT = "SELECT count(*) FROM tenure.run"
+_OLD = """
+UPDATE tenure.run SET created_at = created_at - interval '1 hour',
+                      finished_at = finished_at - interval '1 hour'
+"""

@@ -36,7 +36,10 @@ def url(server: PostgresServer) -> str:
 
 
 def sessions(line: psycopg.Connection, url: str) -> int:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+    query = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = %s AND backend_type = 'client backend'"
+    )
     row = line.execute(query, (url.rpartition("/")[2],)).fetchone()
     assert row is not None
     return int(row[0])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
 
-from tenure import Leases, Scheduler, every
+from tenure import Event, Leases, Scheduler, every
 from tenure.backends.postgres import PostgresBackend
 from tenure.backends.postgres.connections.connection import Connection
 from tenure.backends.postgres.statements import Rows, Statement
@@ -127,6 +128,34 @@ async def test_every_transaction_states_what_it_relies_on(backend: PostgresBacke
     grant = await backend.leases.acquire("job", new_holder(), 30)
     assert isinstance(grant, Grant)
     assert (await backend.leases.read("job")) is not None
+
+
+@pytest.mark.parametrize("defaults", [{"default_transaction_isolation": level} for level in LEVELS])
+async def test_a_consumer_that_began_before_another_committed_goes_on_after_it(
+    backend: PostgresBackend,
+) -> None:
+    asynchronous = await backend.connect_async()
+    async with asynchronous:
+        await backend.begin_async(asynchronous, 30)
+        shown = await asynchronous.execute("SHOW transaction_isolation")
+        assert await shown.fetchone() == ("read committed",)
+    await asyncio.to_thread(_read_in_turns, backend)
+
+
+def _read_in_turns(backend: PostgresBackend) -> None:
+    with (
+        Scheduler(backend._for_the_rest.url) as scheduler,
+        scheduler.consumer("ledger", group="billing", limit=1) as consumer,
+        closing(backend.connect()) as late,
+    ):
+        for n in range(2):
+            scheduler.emit(Event("ledger", "Said", n, key="k"))
+        batches = iter(consumer)
+        first = next(batches)
+        backend.begin(late, 30)
+        with first.transaction():
+            pass
+        assert [event.data for event in (*first, *consumer.take(late))] == ["0", "1"]
 
 
 @pytest.mark.parametrize("port", ["own"], indirect=True)  # a pooler's sessions are not ours

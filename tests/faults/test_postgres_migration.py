@@ -97,7 +97,7 @@ async def test_one_that_creates_the_schema_and_does_not_end_is_named(
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO tenure.migration (number, name, version) VALUES (9998, 'x', 'x')",
+        "INSERT INTO tenure.migration (number, name, version, digest) VALUES (9998, 'x', 'x', 'x')",
         "LOCK TABLE tenure.migration IN SHARE MODE",
         "UPDATE tenure.run SET state = state",
     ],

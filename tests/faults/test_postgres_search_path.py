@@ -9,12 +9,16 @@ instead, with rights of its own, which grants her all she wants.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy
+from click.testing import CliRunner
 
-from tenure import Leases, Scheduler, every
+from tenure import Event, Leases, Scheduler, every
+from tenure.cli import main
 from tests.faults.postgres import missing, running_server
 from tests.faults.support import until
 from tests.support.pgbouncer import PgBouncer, find_pgbouncer
@@ -234,6 +238,78 @@ def test_the_fence_in_the_users_transaction_calls_none_of_it(victim: Victim, pat
                 connection.execute(f"SET search_path = {path}")
                 lease.fence(connection)
     assert not victim.got_in()
+
+
+@pytest.mark.parametrize("way", ["own", "pooled"])
+def test_a_copy_calls_none_of_it(
+    victim: Victim, way: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = victim.url
+    if way == "pooled":
+        url = victim.through(request.getfixturevalue("pooler").port)
+    scheduler = victim.made()
+    scheduler.run_now("a")
+    scheduler.emit(Event("news", "Said", 1, key="k"))
+    scheduler.stop()
+    victim.lay()
+    file = f"sqlite:///{tmp_path}/copy.db"
+    _tenure("copy", url, file)
+    assert not victim.got_in()
+    # And back, into an empty database with the same traps.
+    victim.admin.execute("DROP SCHEMA tenure CASCADE; CREATE SCHEMA tenure")
+    victim.admin.execute(f"ALTER DATABASE {victim.name} SET search_path = public, pg_catalog")
+    _tenure("copy", file, url)
+    assert victim.runs() == 1
+    assert not victim.got_in()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_runs_and_events_call_none_of_it(victim: Victim, path: str) -> None:
+    """Also the consumer's own session, and an engine's that is lent to tasks."""
+    scheduler = victim.made()
+    victim.lay()
+    victim.admin.execute(f"ALTER DATABASE {victim.name} SET search_path = {path}")
+    engine = sqlalchemy.create_engine(victim.url.replace("postgresql:", "postgresql+psycopg:"))
+    lent = Scheduler(engine, ttl=5.0)
+    done: list[int] = []
+
+    @lent.task(transactional=True)
+    def books(connection: sqlalchemy.Connection) -> None:
+        done.append(1)
+
+    def fail() -> None:
+        raise ValueError
+
+    lent.task(fail)
+    try:
+        with psycopg.connect(victim.url) as connection:
+            scheduler.emit(Event("news", "Said", 1, key="k"), connection=connection)
+            scheduler.enqueue(nothing, connection=connection)
+            connection.commit()
+        cancelled = scheduler.enqueue(nothing)
+        scheduler.cancel(cancelled)
+        scheduler.emit(Event("news", "Said", 2))
+        with lent:
+            failed = lent.enqueue(fail)
+            lent.enqueue(books)
+            until(lambda: done, "it commits with its task")
+            until(lambda: lent.get_run(failed).state == "failed", "it has failed")
+            lent.retry(failed)
+            with scheduler.consumer("news", group="readers", limit=1, wait=20) as consumer:
+                for batch in consumer:
+                    with batch.transaction():
+                        break
+                with psycopg.connect(victim.url) as connection:
+                    assert consumer.take(connection)
+        assert not victim.got_in()
+    finally:
+        scheduler.stop()
+        engine.dispose()
+
+
+def _tenure(*arguments: str) -> None:
+    answer = CliRunner().invoke(main, arguments)
+    assert answer.exit_code == 0, answer.output
 
 
 def test_every_function_of_ours_has_a_search_path_of_its_own(victim: Victim) -> None:

@@ -147,6 +147,44 @@ async def test_clock_set_back_delays_locks_by_one_ttl_at_most(server: ValkeyServ
         await _asked_until_granted(backend)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["one_machine", "two_machines"])
+async def test_clock_set_forward_grants_no_lock_early(
+    server: ValkeyServer, elsewhere: bool
+) -> None:
+    """The holder that was forgotten counts on its own clock, and still trusts its lease."""
+    server.move_clock(-HOUR)
+    until(lambda: uptime(server) < 0, "the clock to be moved")
+    async with opened(server.port) as backend:
+        emptied = time.monotonic()
+        server.command("FLUSHALL")
+        assert isinstance(await _ask(backend), LeaseRecord)
+        if elsewhere:
+            backend.leases._judge.boot = "that of another machine"
+        server.move_clock(0)
+        until(lambda: uptime(server) >= 0, "the clock to be set right")
+        assert isinstance(await _ask(backend), LeaseRecord)
+        await _asked_until_granted(backend)
+        assert time.monotonic() - emptied > TTL
+
+
+@pytest.mark.parametrize(
+    "note",
+    [{"boot_since": "4e15"}, {"boot_since": "x"}, {"boot": "?", "wall": "4e15"}, {"boot": "?"}],
+    ids=str,
+)
+async def test_damaged_note_of_a_start_delays_locks_by_one_ttl_at_most(
+    server: ValkeyServer, note: dict[str, str]
+) -> None:
+    server.command("FLUSHALL")
+    async with opened(server.port) as backend:
+        assert isinstance(await _ask(backend), LeaseRecord)
+        asked = time.monotonic()
+        for field, value in note.items():
+            server.command("HSET", "tenure:{default}:server", field, value)
+        await _asked_until_granted(backend)
+        assert time.monotonic() - asked < 2 * TTL + 1
+
+
 async def test_release_whose_reply_was_lost_is_told_as_released(server: ValkeyServer) -> None:
     """The driver sends it once more; to release twice is another thing."""
     async with opened(server.port) as backend:

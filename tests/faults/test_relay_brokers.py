@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import redis
 
-from tests.faults.relaying import emit, firsts, in_order, relaying
-from tests.faults.support import Cluster, until
+from tenure import Event, Scheduler
+from tests.faults.postgres import running_cluster
+from tests.faults.relaying import ask, emit, firsts, in_order, relaying
+from tests.faults.support import Cluster, Program, until
 from tests.support import freezing
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.servers import ValkeyServer
+from tests.support.servers import PostgresServer, ValkeyServer
 
 pytestmark = pytest.mark.faults
+END_THOSE_THAT_WAIT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 
 @pytest.fixture
@@ -78,6 +87,136 @@ def test_brokers_that_are_away_for_a_while(cluster: Cluster, brokers: KafkaClust
     until(lambda: len(set(_records(brokers))) == 60, "the rest")
     assert firsts(_records(brokers)) == in_order(ids)
     cluster.stop_all("next")
+
+
+def test_frozen_relay_adds_nothing_to_a_stream_when_it_wakes(
+    cluster: Cluster, valkey: ValkeyServer
+) -> None:
+    relay = {"url": f"redis-streams://127.0.0.1:{valkey.port}/0", "batch": 10}
+    frozen = _one_of_two(cluster, relay)
+    ids = emit(cluster, range(30))
+    until(lambda: len(entries(valkey)) == 30, "the first events")
+    assert valkey.process is not None
+    freezing.freeze(valkey.process)  # what is sent now is on its way when the relay freezes
+    ids += emit(cluster, range(30, 60))
+    _taken_over(cluster, frozen, relay)
+    freezing.thaw(valkey.process)
+    until(lambda: len(entries(valkey)) >= 60, "what the other sends")
+    thawed = frozen.thaw()
+    _leaves(cluster, relay, thawed)
+    ids += emit(cluster, range(60, 70))
+    until(lambda: len(entries(valkey)) >= 70, "the rest")
+    assert [id_ for _, id_ in entries(valkey)] == ids
+    cluster.stop_all()
+
+
+def test_relay_to_kafka_that_is_killed_between_send_and_acknowledgement(
+    postgres: PostgresServer, tmp_path: Path, brokers: KafkaCluster
+) -> None:
+    relay = {"url": f"kafka://{brokers.hosts}", "batch": 10}
+    with running_cluster(postgres, tmp_path) as cluster:
+        first = relaying(cluster, "first", relay)
+        ids = emit(cluster, range(10))
+        until(lambda: len(_records(brokers)) == 10, "the first events")
+        until(lambda: ask(cluster, "events", "relays")[0]["unread"] == 0, "what is stored")
+        with psycopg.connect(cluster.url) as line:
+            line.execute("SELECT FROM tenure.relay FOR UPDATE")  # nothing can be acknowledged
+            ids += emit(cluster, range(10, 20))
+            until(lambda: len(_records(brokers)) > 10, "what is confirmed")
+            first.kill()
+            # The server would still execute what it was sent before.
+            until(lambda: not line.execute(END_THOSE_THAT_WAIT).fetchall(), "its sessions to end")
+        assert ask(cluster, "events", "relays")[0]["unread"] == 10
+        relaying(cluster, "second", relay)
+        ids += emit(cluster, range(20, 30))
+        until(lambda: len(set(_records(brokers))) == 30, "all events")
+        came = _records(brokers)
+        assert firsts(came) == in_order(ids)
+        assert len(came) > len(set(came)), "what was not acknowledged came again, with the same id"
+        cluster.stop_all("second")
+
+
+def test_relay_to_kafka_that_was_frozen_past_its_lease_only_repeats(
+    cluster: Cluster, brokers: KafkaCluster
+) -> None:
+    relay = {"url": f"kafka://{brokers.hosts}", "batch": 10}
+    frozen = _one_of_two(cluster, relay)
+    ids = emit(cluster, range(20))
+    until(lambda: len(_records(brokers)) == 20, "the first events")
+    brokers.freeze()
+    ids += emit(cluster, range(20, 50))
+    _taken_over(cluster, frozen, relay)
+    brokers.thaw()
+    until(lambda: len(set(_records(brokers))) == 50, "all events, from the other")
+    thawed = frozen.thaw()
+    _leaves(cluster, relay, thawed)
+    ids += emit(cluster, range(50, 60))
+    until(lambda: len(set(_records(brokers))) == 60, "the rest")
+    assert firsts(_records(brokers)) == in_order(ids)
+    cluster.stop_all()
+
+
+def test_key_that_kafka_refuses_holds_no_other(cluster: Cluster, brokers: KafkaCluster) -> None:
+    relay = {"url": f"kafka://{brokers.hosts}?message.max.bytes=2000", "batch": 10}
+    relaying(cluster, "node", relay)
+    scheduler = Scheduler(cluster.url)
+    scheduler.emit(Event("ledger", "Booked", "x" * 3_000, key="b"), id="large")
+    scheduler.stop()
+    ids = emit(cluster, range(30))
+    parked = cluster.journal.fact("relay.parked")
+    assert (parked["key"], parked["holds"], "3,002 bytes" in parked["reason"]) == ("b", True, True)
+    until(lambda: len(_records(brokers)) == 20, "the other keys")
+    assert set(firsts(_records(brokers))) == {"a", "c"}
+    assert ask(cluster, "events", "parked", "--drop", "--yes")["changed"] == 1
+    until(lambda: len(_records(brokers)) == 30, "the key goes on without it")
+    assert firsts(_records(brokers)) == in_order(ids)
+    cluster.stop_all()
+
+
+def test_broker_that_is_silent_holds_up_the_keys_of_its_partitions(
+    cluster: Cluster, brokers: KafkaCluster
+) -> None:
+    keys = "abcdefgh"
+    relaying(cluster, "node", {"url": f"kafka://{brokers.hosts}", "batch": 10})
+    ids = emit(cluster, range(8), keys)
+    until(lambda: len(_records(brokers)) == 8, "the first events")
+    leaders = brokers.leaders("ledger")
+    silent = [r for r in brokers.records(["ledger"]) if leaders[r.partition()] == 1]
+    assert 0 < len(silent) < 8
+    brokers.silence(1)
+    ids += emit(cluster, range(8, 40), keys)
+
+    def goes_on() -> bool:
+        [relay] = ask(cluster, "events", "relays")
+        return (relay["position"], relay["held"]) == (40, len(silent))
+
+    until(goes_on, "all other keys to be delivered")
+    brokers.silence(1, 0)
+    until(lambda: ask(cluster, "events", "relays")[0]["held"] == 0, "those keys, too")
+    assert firsts(_records(brokers)) == in_order(ids, keys)
+    cluster.stop_all()
+
+
+def _one_of_two(cluster: Cluster, relay: dict[str, Any]) -> Program:
+    """The one that has the relay; the other stands by."""
+    first = relaying(cluster, "first", relay)
+    cluster.journal.fact("leader.took_office", "first", scope=_scope(relay))
+    relaying(cluster, "other", relay)
+    cluster.journal.fact("node.started", "other")
+    return first
+
+
+def _taken_over(cluster: Cluster, frozen: Program, relay: dict[str, Any]) -> None:
+    at = cluster.freeze(frozen)
+    cluster.journal.fact("leader.took_office", "other", after=at, scope=_scope(relay))
+
+
+def _leaves(cluster: Cluster, relay: dict[str, Any], thawed: float) -> None:
+    cluster.journal.fact("leader.left_office", "first", after=thawed, scope=_scope(relay))
+
+
+def _scope(relay: dict[str, Any]) -> str:
+    return f"tenure/relay/{relay['url'].partition('://')[0]}"
 
 
 def _records(brokers: KafkaCluster) -> list[tuple[str | None, str]]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from tenure import Leases
 from tests.faults.support import LONG_TTL, Cluster, task, until
+from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
 
@@ -107,6 +112,39 @@ def test_async_scheduler_hands_over_politely_too(cluster: Cluster) -> None:
     cluster.journal.wait("ended", "first")
     cluster.stop_all()
     assert cluster.complaints() == []
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_node_that_is_stopped_at_exit_hands_over(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    if store == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = server.create_database("exit")
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_EXIT, url],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with Leases(url) as leases:
+        found = leases.inspect("tenure/leader")
+        assert found is not None
+        assert found.holder is None
+
+
+_AT_EXIT = """
+import atexit, sys
+from tenure import Scheduler
+scheduler = Scheduler(sys.argv[1])
+atexit.register(scheduler.stop)
+scheduler.start()
+while not scheduler.is_leader:
+    pass
+"""
 
 
 def _state(cluster: Cluster, schedule: str, run_id: int) -> str:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from html import unescape
+from typing import Any, TypeVar
 
 from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler, Event, cron, every
-from tenure.model import Result, RunState
+from tenure.backends.base import Backend
+from tenure.model import Acknowledgement, Fence, Grant, HeldLane, Lane, Result, RunState
+from tenure.node.names import LEADER
 from tenure.process.identity import new_holder
+from tenure.web import dashboard
+from tenure.web.serving import address_of, beside, listen
 
 MARKUP = "<img src=x onerror=document.title='owned'>\x1b[31m\u202e"
+T = TypeVar("T")
 NAME = "broken <b>&'\""
 
 
@@ -29,16 +39,45 @@ async def fill(scheduler: AsyncScheduler) -> None:
 
     async def work() -> None:
         holder = new_holder()
-        await backend.leases.acquire("tenure/leader", holder, 15.0, fenced=True)
+        got = await backend.leases.acquire(LEADER, holder, 15.0, fenced=True)
+        assert isinstance(got, Grant)
         await backend.leases.acquire(
             f"tenure/node/{holder.id}", holder, 15.0, info={"version": MARKUP, "concurrency": 4}
         )
         [run] = (await backend.runs.claim(holder.id, ["task"], 1)).runs
         failed = Result(run.id, run.claim, holder.id, RunState.FAILED, MARKUP, failed=True)
         await backend.runs.claim(holder.id, [], 0, [failed])
+        await parked(backend, Fence(LEADER, got.term, holder.id))
 
     await scheduler._call(work())
     await scheduler.run_now(NAME, "2")
+
+
+async def parked(backend: Backend, fence: Fence) -> None:
+    """A relay in trouble, that has parked the first event."""
+    assert await backend.office.take(fence) == fence
+    await backend.events.sequence(fence)
+    relay = await backend.relays.resume(fence, "hook", "webhook+https://host")
+    [event] = await backend.relays.read([], 0)
+    held = HeldLane(Lane("ledger", "k"), event.position or 0, 9, 0.0, MARKUP, True)
+    told = Acknowledgement(event.position or 0, (held,), trouble=MARKUP)
+    assert await backend.relays.acknowledge(fence, "hook", relay.revision, told)
+
+
+def done(coroutine: Coroutine[Any, Any, T]) -> T:
+    """On another thread: Playwright's own loop runs on this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result(60)
+
+
+@contextmanager
+def filled(url: str = "memory://", **guard: Any) -> Iterator[tuple[AsyncScheduler, str]]:
+    """A dashboard of such a store in this process."""
+    scheduler = AsyncScheduler(url)
+    done(fill(scheduler))
+    listener = listen("127.0.0.1", 0)
+    with beside(dashboard(scheduler, **guard), listener, scheduler):
+        yield scheduler, address_of(listener)
 
 
 def links(text: str) -> set[str]:

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+Minor = tuple[int, int]
 Version = tuple[int, int, int]
 SYSTEM = Path("/usr/bin/python3")
 _PROBE = """
@@ -36,12 +37,29 @@ class Interpreter:
         return "Python " + ".".join(map(str, self.version))
 
 
-def minimum(root: Path) -> tuple[int, int]:
-    """The oldest Python that the project says it runs on."""
+@dataclass(frozen=True)
+class Absent:
+    """A minor version that the project supports and this machine does not have."""
+
+    version: Minor
+
+    def __str__(self) -> str:
+        return "Python " + ".".join(map(str, self.version))
+
+
+def supported(root: Path) -> list[Minor]:
+    """The Pythons that the project says it runs on, from old to new."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    found = re.fullmatch(r">=(\d+)\.(\d+)", project["requires-python"])
-    assert found is not None, project["requires-python"]
-    return int(found[1]), int(found[2])
+    named = re.findall(
+        r":: Python :: (\d+)\.(\d+)$", "\n".join(project["classifiers"]), re.MULTILINE
+    )
+    found = sorted((int(major), int(minor)) for major, minor in named)
+    assert project["requires-python"] == ">={}.{}".format(*found[0])
+    return found
+
+
+def minimum(root: Path) -> Minor:
+    return supported(root)[0]
 
 
 @cache
@@ -55,16 +73,20 @@ def installed() -> list[Interpreter]:
     return [known[version] for version in sorted(known)]
 
 
-def chosen(found: Iterable[Interpreter], least: tuple[int, int]) -> list[Interpreter | None]:
-    """The oldest that must work, the system's, and the newest; from old to new, each once.
+def chosen(found: Iterable[Interpreter], wanted: Sequence[Minor]) -> list[Interpreter | Absent]:
+    """One of each minor version from the oldest wanted on, and the system's; from old to new.
 
-    Patch editions count: what distributions ship is often older than what developers have. The
-    first is None if the oldest minor version is not here at all.
+    Patch editions count: what distributions ship is often older than what developers have. So of
+    the oldest minor version it is the oldest, and of the others the newest.
     """
-    usable = sorted((one for one in found if one.version[:2] >= least), key=lambda one: one.version)
-    wanted = [*usable[:1], *(one for one in usable if one.path == SYSTEM), *usable[-1:]]
-    once = sorted(set(wanted), key=lambda one: one.version)
-    return [*([] if once and once[0].version[:2] == least else [None]), *once]
+    usable = [one for one in found if one.version[:2] >= wanted[0]]
+    of_minor: dict[Minor, list[Interpreter]] = {minor: [] for minor in wanted}
+    for one in sorted(usable, key=lambda one: one.version):
+        of_minor.setdefault(one.version[:2], []).append(one)
+    once: set[Interpreter | Absent] = {one for one in usable if one.path == SYSTEM}
+    for minor, those in of_minor.items():
+        once.add(those[0 if minor == wanted[0] else -1] if those else Absent(minor))
+    return sorted(once, key=lambda one: one.version)
 
 
 def _candidates() -> Iterator[Path]:

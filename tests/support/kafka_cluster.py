@@ -6,6 +6,7 @@ everything in memory, refuses little, and proves nothing about transactions or r
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from typing import Any, Self
@@ -14,6 +15,8 @@ from tests.support import freezing
 
 PATIENCE = 30.0
 BROKERS = 3
+SILENT = 3_600_000
+"""In milliseconds: how long a silent broker takes to answer."""
 
 
 class KafkaCluster:
@@ -42,6 +45,23 @@ class KafkaCluster:
     def thaw(self) -> None:
         assert self.process is not None
         freezing.thaw(self.process)
+
+    def silence(self, broker: int, milliseconds: int = SILENT) -> None:
+        """From now on this broker, 1 to 3, answers so late; 0 has it answer at once again."""
+        assert self.process is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{broker} {milliseconds}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+    def leaders(self, topic: str) -> list[int]:
+        """The broker that leads each partition of this topic."""
+        from confluent_kafka.admin import AdminClient
+
+        known = AdminClient({"bootstrap.servers": self.hosts}).list_topics(topic, PATIENCE)
+        parts = known.topics[topic].partitions
+        return [parts[number].leader for number in sorted(parts)]
 
     def close(self) -> None:
         if self.process is not None:
@@ -76,13 +96,27 @@ class KafkaCluster:
 
 def serve() -> None:
     """Runs until the one who started it closes its end of the pipe."""
-    from confluent_kafka import Producer
+    from confluent_kafka import cimpl
 
-    producer = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": BROKERS})
-    brokers = producer.list_topics(timeout=PATIENCE).brokers.values()
-    sys.stdout.write(",".join(f"{broker.host}:{broker.port}" for broker in brokers) + "\n")
+    library = ctypes.CDLL(cimpl.__file__)  # and so librdkafka, which Python's driver hides
+    for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+    problem = ctypes.create_string_buffer(512)
+    settings = ctypes.c_void_p(library.rd_kafka_conf_new())
+    client = ctypes.c_void_p(library.rd_kafka_new(0, settings, problem, len(problem)))
+    cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(client, BROKERS))
+    hosts: bytes = library.rd_kafka_mock_cluster_bootstraps(cluster)
+    _say(hosts.decode())
+    for line in sys.stdin:
+        broker, milliseconds = map(int, line.split())
+        library.rd_kafka_mock_broker_set_rtt(cluster, broker, milliseconds)
+        _say("done")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-    sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""scripts/test --matrix: the contract on the oldest and newest servers, under old and new Pythons.
+"""scripts/test --matrix: the contract on the oldest and newest servers, under every Python.
 
 Environments and servers are kept in build/matrix, so that only the first run needs a package index.
 """
@@ -17,13 +17,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.support import interpreters
-from tests.support.interpreters import Interpreter
+from tests.support.interpreters import Absent, Interpreter
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "matrix"
 DATEUTIL = "4.0.0"
 """The newest python-dateutil, for those who test rrule against it. constraints.txt has the one that
 Celery takes, which is older."""
+
+NO_SUCH = "there is no such Python on this machine"
 
 
 class CannotBeSetUp(Exception):
@@ -69,8 +71,7 @@ OLDER = (Server("PostgreSQL 15", "/usr/lib/postgresql/15/bin/postgres"),)
 
 @dataclass(frozen=True)
 class Combination:
-    python: Interpreter | None
-    """None: the machine has none of the oldest version."""
+    python: Interpreter | Absent
     server: Server | None
     """None: everything that needs no server."""
 
@@ -80,8 +81,9 @@ class Combination:
         return all(word.lower() in text for word in words)
 
     def __str__(self) -> str:
-        python = self.python or "Python " + ".".join(map(str, interpreters.minimum(ROOT)))
-        return f"{python}, {self.server.name if self.server else 'unit tests and other stores'}"
+        return (
+            f"{self.python}, {self.server.name if self.server else 'unit tests and other stores'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Outcome:
 
 
 def combinations() -> list[Combination]:
-    pythons = interpreters.chosen(interpreters.installed(), interpreters.minimum(ROOT))
+    pythons = interpreters.chosen(interpreters.installed(), interpreters.supported(ROOT))
     here = [server for server in OLDER if Path(server.program).exists()]
     subjects = [None, *sorted([*here, *WHEELS], key=lambda server: server.name)]
     return [Combination(python, server) for python in pythons for server in subjects]
@@ -109,11 +111,11 @@ class Preparation:
     """Makes each environment and fetches each server once, and remembers what could not be had."""
 
     def __init__(self) -> None:
-        self._ready: dict[Interpreter | Server | None, Path | CannotBeSetUp] = {}
+        self._ready: dict[Interpreter | Absent | Server, Path | CannotBeSetUp] = {}
 
-    def __call__(self, wanted: Interpreter | Server | None) -> Path:
+    def __call__(self, wanted: Interpreter | Absent | Server) -> Path:
         if wanted not in self._ready:
-            say(f"setting up {wanted or 'Python'} ...")
+            say(f"setting up {wanted} ...")
             try:
                 self._ready[wanted] = (
                     _program(wanted) if isinstance(wanted, Server) else environment(wanted)
@@ -126,10 +128,10 @@ class Preparation:
         return found
 
 
-def environment(python: Interpreter | None) -> Path:
+def environment(python: Interpreter | Absent) -> Path:
     """A virtual environment with the project and what its tests need: the python in it."""
-    if python is None:
-        raise CannotBeSetUp("there is no such Python on this machine")
+    if isinstance(python, Absent):
+        raise CannotBeSetUp(NO_SUCH)
     folder = KEPT / str(python).lower().replace(" ", "-")
     _quietly("scripts/setup", PYTHON=str(python.path), TENURE_VENV=str(folder))
     return folder / "bin" / "python"
@@ -285,8 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("no combination has that in its name; --list shows them all")
     if options.list:
         for one in chosen:
-            missing = "" if one.python else "  (not on this machine)"
-            say(f"{one}{missing}: {' '.join(tests_of(one))}")
+            missing = isinstance(one.python, Absent)
+            say(f"{one}: {'NOT RUN: ' + NO_SUCH if missing else ' '.join(tests_of(one))}")
         return 0
     prepared = Preparation()
     outcomes = [run(one, prepared) for one in chosen]

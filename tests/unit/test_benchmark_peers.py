@@ -48,6 +48,13 @@ def test_each_worker_executes_what_waits(peer: str, server: PostgresServer) -> N
 
 
 @pytest.mark.slow
+def test_huey_executes_what_waits_in_a_file(tmp_path: Path) -> None:
+    if not (peers.ENVIRONMENTS / "huey" / "made of").is_file():
+        pytest.skip("its environment is made by `scripts/bench executed`")
+    assert peers.execute(peers.python("huey"), "huey", f"sqlite:///{tmp_path}/peer.db", 20) > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", peers.STEADY["postgres"])
 def test_each_starts_what_is_due_every_second(peer: str, server: PostgresServer) -> None:
     if not (peers.ENVIRONMENTS / peer / "made of").is_file():
@@ -72,7 +79,7 @@ def test_a_peer_that_fails_is_said_so(tmp_path: Path) -> None:
 
 
 def test_versions_are_those_of_the_pins() -> None:
-    for found in (*peers.PEERS.values(), (beat.PEER,)):
+    for found in (*peers.PEERS.values(), *peers.WORKERS.values(), (beat.PEER,)):
         for peer in found:
             name, version = peers.version(peer).split()
             pins = (Path(peers.__file__).parent / f"{peer}.txt").read_text()

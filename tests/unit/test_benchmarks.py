@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import document, report
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.figures import Figure, Say
 from benchmarks.processors import Shares, Stretch, busy, stolen
@@ -52,7 +52,7 @@ FACTS = {
 }
 CASES = {
     # Each benchmark once, and everything that a store does in its own way.
-    "sqlite": [name for name in BENCHMARKS if name not in STORES["sqlite"].skips],
+    "sqlite": [name for name in BENCHMARKS if name not in {*STORES["sqlite"].skips, "beside"}],
     "postgres": [
         *("takeover", "cut", "locks", "idle", "firing", "many", "paths"),
         *("backlog", "cost", "crowd", "steady", "transactional", "events"),
@@ -88,6 +88,27 @@ def test_each_runs_quickly_and_gives_its_figures(
         assert figures[lost]["max"] == 0, lost
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite"])
+def test_another_checkout_is_measured_in_turns(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(Path(__file__).parents[2])
+    assert main(["beside", "--store", store, "--quick", "--beside", root]) == 0
+    shown = capsys.readouterr().out
+    for what in ("100 fired", "100 executed", "20 tasks each second, p99 late"):
+        for of in ("now", "before", "now / before"):
+            assert f"beside: {what}, {of} " in shown
+
+
+def test_beside_wants_a_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["beside", "--quick"]) == 0
+    assert "left out: --beside says with what" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["beside", "--quick", "--beside", str(tmp_path)])
+    assert "is no checkout of Tenure" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_nobody_is_inside_a_write_while_a_leader_is_frozen(kind: str) -> None:
     with STORES[kind]() as store, store.place() as place:
@@ -118,19 +139,15 @@ def test_one_that_breaks_takes_none_of_the_others_with_it(
         return [Figure("whole", "ms", [1.0])]
 
     page = _page(tmp_path)
-    before = page.read_text()
     monkeypatch.setattr("benchmarks.__main__.BENCHMARKS", {"broken": broken, "whole": whole})
     assert main(["--update", str(page), "--json", str(tmp_path / "figures.json")]) == 1
     shown = capsys.readouterr()
     assert "whole" in shown.out
     assert "nobody leads" in shown.err
     assert "FAILED, and not in the tables: sqlite broken" in shown.err
-    assert page.read_text() == before
-    assert "whole" in (tmp_path / "figures.json").read_text()
-
-    monkeypatch.setattr("benchmarks.__main__.BENCHMARKS", {"whole": whole})
-    assert main(["--update", str(page)]) == 0
     assert "| whole | 1 | 1 ms | 1 ms | 1 – 1 ms | – | – |" in page.read_text()
+    assert "| broken" not in page.read_text()
+    assert "whole" in (tmp_path / "figures.json").read_text()
 
 
 def test_a_missed_target_is_said_clearly() -> None:
@@ -141,12 +158,12 @@ def test_a_missed_target_is_said_clearly() -> None:
     fast = Figure("d", "/s", [10.0, 20.0, 30.0], target=20.0, judged="median", least=True)
     slow = Figure("e", "/s", [10.0], target=20.0, least=True)
     assert (fast.met, slow.met) == (True, False)
-    assert "| median ≥ 20/s | yes |" in report.markdown([fast], {"cores": "2"})
-    assert "| ≥ 20/s | **NO** |" in report.markdown([slow], {"cores": "2"})
-    assert report.verdict([met, free]) == "All 1 targets met."
-    assert report.verdict([met, missed, free]) == "1 of 2 targets MISSED: b."
+    assert "| median ≥ 20/s | yes |" in report.markdown(report.rows([fast]), {"cores": "2"})
+    assert "| ≥ 20/s | **NO** |" in report.markdown(report.rows([slow]), {"cores": "2"})
+    assert report.verdict(report.rows([met, free])) == "All 1 targets met."
+    assert report.verdict(report.rows([met, missed, free])) == "1 of 2 targets MISSED: b."
     assert "| b | 3 | 2 ms | 3 ms | 1 – 3 ms | p99 ≤ 2 ms | **NO** |" in report.markdown(
-        [missed], {"cores": "2"}
+        report.rows([missed]), {"cores": "2"}
     )
 
 
@@ -159,22 +176,70 @@ def test_p99_is_the_nearest_rank() -> None:
 def _page(folder: Path) -> Path:
     page = folder / "page.md"
     blocks = [
-        f"{report.BEGIN.format(store=store)}\nold\n{report.END.format(store=store)}\n"
+        f"{document.BEGIN.format(store=store)}\nold\n{document.END.format(store=store)}\n"
         for store in STORES
     ]
     page.write_text("before\n" + "between\n".join(blocks) + "after\n")
     return page
 
 
+FOUND = {"cores": "2", "redis-py": "8.1.0"}
+
+
+def _update(page: Path, day: str, *figures: Figure, share: str = "1.0%", **facts: str) -> None:
+    """All of one benchmark."""
+    name = document.NAMES.get(figures[0].what.partition(":")[0], figures[0].what.partition(":")[0])
+    stolen = {"stolen by the host": f"{share} of the time ({name} {share})"}
+    about = {**FOUND, **facts, "date": day, **stolen}
+    document.update(page, "postgres", {name: report.rows(figures)}, about, BENCHMARKS)
+
+
 def test_update_fills_in_the_block_of_the_store_and_nothing_else(tmp_path: Path) -> None:
     page = _page(tmp_path)
     before = page.read_text()
-    report.update(page, "postgres", "new")
-    report.update(page, "postgres", "newer")
-    begin, end = (mark.format(store="postgres") for mark in (report.BEGIN, report.END))
-    wanted = before.replace(f"{begin}\nold\n{end}", f"{begin}\n\nnewer\n\n{end}")
-    assert page.read_text() == wanted != before
+    _update(page, "2026-11-15", Figure("locks: a", "ms", [1.0]))
+    begin, end = (mark.format(store="postgres") for mark in (document.BEGIN, document.END))
+    for place in (0, 1):
+        wanted = before.split(f"{begin}\nold\n{end}")[place]
+        assert wanted in page.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
+
+
+def test_a_part_replaces_its_rows_and_keeps_the_others_with_their_dates(tmp_path: Path) -> None:
+    page = _page(tmp_path)
+    slow = Figure("frozen: b", "s", [3.0], target=2.0)
+    _update(page, "2026-11-15", Figure("locks: a", "ms", [7.0], target=8.0))
+    _update(page, "2026-11-15", slow, Figure("frozen: gone", "s", [3.0]))
+    assert "date: 2026-11-15;" in page.read_text()
+    assert "1 of 2 targets MISSED: frozen: b." in page.read_text()
+
+    fast = Figure("frozen: b", "s", [1.0], target=2.0)
+    _update(page, "2026-11-18", fast, Figure("frozen: new", "s", [4.0]), share="2.0%")
+    table = document.read(page, "postgres")
+    assert list(table.rows) == ["freeze", "locks"]  # in the order of the benchmarks
+    assert [row[0] for row in table.rows["freeze"]] == ["frozen: b", "frozen: new"]
+    assert table.dates == {"locks": "2026-11-15", "freeze": "2026-11-18"}
+    assert table.stolen == {"locks": "1.0%", "freeze": "2.0%"}
+    shown = page.read_text().replace("\n", " ")
+    assert "date: 2026-11-15 (locks), 2026-11-18 (freeze);" in shown
+    assert "All 2 targets met." in shown
+
+
+def test_what_was_measured_with_something_else_goes(tmp_path: Path) -> None:
+    page = _page(tmp_path)
+    _update(page, "2026-11-15", Figure("locks: a", "ms", [7.0]))
+    assert document.differs(page, "postgres", {**FOUND, "cores": "4"}) == ["cores"]
+    assert document.differs(page, "postgres", {**FOUND, "date": "2026-11-18"}) == []
+    _update(page, "2026-11-18", Figure("idle: a", "ms", [7.0]), cores="4")
+    assert list(document.read(page, "postgres").rows) == ["idle"]
+
+
+def test_the_tables_in_the_documentation_are_read_as_they_were_written() -> None:
+    page = Path(__file__).parents[2] / "docs" / "performance.md"
+    for store in STORES:
+        table = document.read(page, store)
+        assert set(table.rows) == set(table.dates) <= set(BENCHMARKS)
+        assert "cores" in table.facts
 
 
 def test_a_page_without_the_marks_is_refused_before_anything_is_measured(
@@ -188,18 +253,20 @@ def test_a_page_without_the_marks_is_refused_before_anything_is_measured(
     assert "must have the lines '<!-- figures of redis" in capsys.readouterr().err
 
 
-def test_a_part_does_not_replace_the_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as refused:
-        main(["locks", "--quick", "--update", str(_page(tmp_path))])
-    assert refused.value.code == 2
-    assert "--update renews whole tables" in capsys.readouterr().err
+def test_a_part_is_not_put_beside_what_was_measured_with_something_else(tmp_path: Path) -> None:
+    page = _page(tmp_path)
+    facts = {"cores": "no number", "date": "2026-11-15"}
+    rows = {"idle": report.rows([Figure("idle: a", "ms", [7.0])])}
+    document.update(page, "sqlite", rows, facts, BENCHMARKS)
+    before = page.read_text()
+    with pytest.raises(SystemExit, match="measured with another cores"):
+        main(["locks", "--quick", "--update", str(page)])
+    assert page.read_text() == before
 
 
 def test_the_documentation_has_the_marks() -> None:
     for store in STORES:
-        report.check_document(Path(__file__).parents[2] / "docs" / "performance.md", store)
+        document.check(Path(__file__).parents[2] / "docs" / "performance.md", store)
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

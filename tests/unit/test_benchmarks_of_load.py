@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import backlog, crowd, steady
+from benchmarks import backlog, crowd, steady, takeover
 from benchmarks.cluster import Event
 from benchmarks.node import STARTS
 from benchmarks.processors import family_seconds
+from benchmarks.stores import STORES
 from benchmarks.waiting import Kind, waiting
 from tenure.model import Overlap
 
@@ -71,6 +72,18 @@ def test_a_standby_is_what_the_crowd_has_more_than_a_leader_alone() -> None:
     assert found["server for a standby"].values == [10.0]
     assert found["connections of a node"].values == [2.3]
     assert all(figure.met is not False for figure in figures[2:])
+
+
+def test_kills_inside_a_firing_transaction_are_judged_apart() -> None:
+    kills = [takeover.Kill(False, 0.02, 0.04), takeover.Kill(True, 0.1, 0.12)]
+    found = takeover._figures(kills, STORES["postgres"](), 0)
+    judged = {figure.what: (figure.target, figure.met) for figure in found if figure.target}
+    assert judged == {
+        "takeover: kill -9 to first firing": (0.05, True),
+        "takeover: kill -9 inside a firing transaction to first firing": (0.15, True),
+    }
+    (plain,) = [f for f in takeover._figures(kills[:1], STORES["redis"](), 0) if f.target]
+    assert plain.target == 1.0
 
 
 def test_listeners_are_judged_by_the_rate_without_any() -> None:

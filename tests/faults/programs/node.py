@@ -47,7 +47,7 @@ def make(options: Options) -> Scheduler:
     if options.get("survey"):
         from tenure.observe import survey
 
-        survey.EVERY, survey.HELD_LONG = options["survey"], 0.0
+        survey.EVERY = options["survey"]
     if options.get("patience"):
         from tenure.observe import health
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tests.faults.torture import beat, copying, exactly_once, times
+from tests.faults.torture import beat, copying, exactly_once, rows, times
 from tests.faults.torture.arena import STORES
 from tests.faults.torture.progress import Progress
 from tests.faults.torture.report import Report, Tally, report, table
@@ -26,6 +26,7 @@ OTHERS = {
     "beat": beat.main,
     "copy": copying.main,
     "exactly-once": exactly_once.main,
+    "rows": rows.main,
     "times": times.main,
 }
 SHOWN = 20
@@ -43,6 +44,7 @@ examples:
   scripts/torture exactly-once             10,000 transactional runs on SQLite and PostgreSQL
   scripts/torture copy                     a cluster moved to PostgreSQL, the copier killed
   scripts/torture beat                     three celery beats and a worker
+  scripts/torture rows 300                 nonsense in every table and key, on each store
   scripts/torture times 300                no faults: triggers against brute force, in all zones
 
 Each store gets every harm at least once, however few seconds are given. Ctrl-C stops the nodes

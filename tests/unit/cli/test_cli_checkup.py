@@ -148,6 +148,9 @@ def test_nodes_with_a_wrong_clock_are_named() -> None:
     assert ahead.severity is Severity.WARNING
     assert "pid 1 on host is 42 s ahead of the store's" in ahead.text
     assert "is 3 s behind the store's" in behind.text
+    assert not check_skews([replace(node, info={"skew": 42.0, "skew_limit": 60.0})])
+    assert check_skews([replace(node, info={"skew": 0.5, "skew_limit": 0.1})])
+    assert not check_skews([replace(node, info={"skew": 1.5, "skew_limit": "nonsense"})])
     assert "NTP" in (ahead.remedy or "")
 
 

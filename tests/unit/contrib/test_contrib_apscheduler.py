@@ -250,3 +250,9 @@ def test_interval_keeps_its_grid(jobs: Any) -> None:
         job = jobs.add_job(print, "interval", hours=1, start_date=start, next_run_time=start)
         leadership.gain(2)
         assert (job.next_run_time - start) % timedelta(hours=1) == timedelta(0)
+
+
+def test_heartbeat_is_checked_against_the_ttl() -> None:
+    guard(BackgroundScheduler(), "memory://", ttl=30, heartbeat=10)
+    with pytest.raises(ConfigError, match="heartbeat must satisfy 0 < heartbeat <= ttl/3"):
+        guard(BackgroundScheduler(), "memory://", ttl=15, heartbeat=6)

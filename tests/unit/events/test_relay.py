@@ -17,7 +17,7 @@ def test_defaults() -> None:
     assert (relay.name, relay.topics) == ("kafka", ("a", "b"))
     assert relay.location == "kafka://broker:9092"
     assert "secret" not in repr(relay)
-    assert (relay.policy.batch, relay.policy.window, relay.policy.tries) == (500, 2_000, 10)
+    assert (relay.policy.batch, relay.policy.window, relay.policy.tries) == (1_000, 2_000, 10)
     assert Relay(f"webhook+https://host/path#secret={SECRET}").name == "webhook"
 
 

@@ -7,18 +7,14 @@ import subprocess
 import sys
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 
 from tenure import AsyncLeases, LeaseLost, Leases
+from tests.unit.leases.everywhere import everywhere
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/leases.db"
-
-
+@everywhere
 def test_lease_that_the_block_gives_back_is_not_lost(url: str) -> None:
     with Leases(url) as leases, leases.hold("job") as lease:
         assert lease.release()
@@ -32,6 +28,7 @@ async def test_the_same_awaited(url: str) -> None:
         assert await leases.acquire("job") is not None
 
 
+@everywhere
 def test_lease_that_could_not_be_given_back_is_lost(url: str) -> None:
     with Leases(url) as leases:
         hold = leases.hold("job")
@@ -55,6 +52,7 @@ SCRIPT = """
 """
 
 
+@everywhere
 def test_program_that_does_not_close_ends_without_a_word_and_frees_what_it_kept(url: str) -> None:
     code = textwrap.dedent(SCRIPT)
     command = [sys.executable, "-X", "dev", "-c", code, url]
@@ -83,6 +81,7 @@ DROPPED = """
 """
 
 
+@everywhere
 def test_leases_that_nobody_refers_to_are_kept_until_the_program_ends_quietly(url: str) -> None:
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(DROPPED), url]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

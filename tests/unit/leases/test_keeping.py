@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,14 +19,10 @@ from tenure.node.elector import Elector
 from tenure.node.keeper import Keeper
 from tenure.node.service import Surroundings
 from tenure.testing import FakeClock
+from tests.unit.leases.everywhere import everywhere
 from tests.unit.node.services import SETTINGS, holder, listening, names
 
 SOON = 20.0
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/leases.db"
 
 
 @pytest.fixture
@@ -83,6 +78,7 @@ def test_max_time_is_a_number_of_seconds(way: str, url: str) -> None:
             keep(ttl=30, max_time=wrong)
 
 
+@everywhere
 def test_heartbeat_is_that_of_each_lease(leases: Leases) -> None:
     with leases.hold("slow", ttl=30, heartbeat=10), leases.hold("usual", ttl=30):
         keeper = leases._runtime._connection.keeper
@@ -98,6 +94,7 @@ async def test_lease_that_nobody_keeps_alive_must_outlast_its_work(url: str) -> 
         await AsyncLeases(url).acquire("job", ttl=30, max_time=30)
 
 
+@everywhere
 def test_unkept_lease_ends_with_its_max_time(leases: Leases) -> None:
     lease = leases.acquire("job", ttl=30, max_time=0.2)
     assert lease is not None
@@ -111,6 +108,7 @@ def test_unkept_lease_ends_with_its_max_time(leases: Leases) -> None:
     assert lease.release()
 
 
+@everywhere
 def test_kept_lease_is_renewed_no_longer_than_its_max_time(leases: Leases, url: str) -> None:
     """Its code is told; the lease protects it until it leaves the block, or for one more ttl."""
     with leases.hold("job", ttl=30, max_time=0.2) as lease:
@@ -125,6 +123,7 @@ def test_kept_lease_is_renewed_no_longer_than_its_max_time(leases: Leases, url: 
     assert taken.term > lease.term
 
 
+@everywhere
 def test_work_that_overran_and_lost_its_lease_is_told(leases: Leases, url: str) -> None:
     with (
         Leases(url) as others,
@@ -159,6 +158,7 @@ async def test_the_same_awaited(url: str) -> None:
         assert await work() == "job"
 
 
+@everywhere
 def test_leader_steps_down_after_its_max_time_and_comes_back_later(leases: Leases) -> None:
     terms: list[int] = []
     began, ended, again = threading.Event(), threading.Event(), threading.Event()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +21,7 @@ from tenure import (
     Skipped,
     single_instance,
 )
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/leases.db"
+from tests.unit.leases.everywhere import everywhere
 
 
 @pytest.fixture
@@ -37,6 +33,7 @@ def other(url: str) -> Iterator[Lease]:
         yield lease
 
 
+@everywhere
 def test_skip_returns_none_and_raise_says_who_has_it(url: str, other: Lease) -> None:
     with Leases(url) as leases:
         assert leases.acquire("job") is None
@@ -49,6 +46,7 @@ def test_skip_returns_none_and_raise_says_who_has_it(url: str, other: Lease) -> 
         assert leases.acquire("free", on_held="raise") is not None
 
 
+@everywhere
 async def test_the_same_awaited(url: str, other: Lease) -> None:
     async with AsyncLeases(url) as leases:
         assert await leases.acquire("job") is None
@@ -77,6 +75,7 @@ def test_both_have_the_same_names() -> None:
         assert list(plain) == list(inspect.signature(getattr(AsyncLeases, name)).parameters)
 
 
+@everywhere
 async def test_async_leases_on_the_loop_of_the_application(url: str) -> None:
     async with AsyncLeases(url) as leases:
         lease = await leases.acquire("job", ttl=30)
@@ -90,6 +89,7 @@ async def test_async_leases_on_the_loop_of_the_application(url: str) -> None:
         assert not lease.held
 
 
+@everywhere
 async def test_async_lease_that_is_lost(url: str) -> None:
     async with AsyncLeases(url) as leases:
         hold = leases.hold("job", ttl=30)
@@ -103,6 +103,7 @@ async def test_async_lease_that_is_lost(url: str) -> None:
             await hold.__aexit__(None)
 
 
+@everywhere
 async def test_async_exclusive_and_leading(url: str) -> None:
     async with AsyncLeases(url) as leases:
 
@@ -142,6 +143,7 @@ async def test_async_exclusive_and_leading(url: str) -> None:
             assert me.is_leader
 
 
+@everywhere
 def test_guard_has_the_same_word(url: str, other: Lease) -> None:
     with pytest.raises(LeaseHeld) as told, single_instance(url, "job"):
         pass
@@ -156,6 +158,20 @@ def test_guard_has_the_same_word(url: str, other: Lease) -> None:
     other.release()
     with single_instance(url, "job", on_held="wait", heartbeat=2, max_time=60) as guard:
         assert guard.held
+
+
+async def test_guard_that_is_refused_closes_without_blocking_the_loop(
+    url: str, other: Lease
+) -> None:
+    called: set[str] = set()
+    sys.setprofile(lambda frame, *_: called.add(frame.f_code.co_qualname))
+    try:
+        with pytest.raises(LeaseHeld):
+            await single_instance(url, "job").__aenter__()
+    finally:
+        sys.setprofile(None)
+    assert "Leases.aclose" in called
+    assert "LoopThread.call" not in called
 
 
 @pytest.mark.parametrize(
@@ -182,3 +198,23 @@ def test_wrong_argument_is_named_with_the_right_ones() -> None:
             wrong("memory://", namespce="shop")
         with pytest.raises(ConfigError, match=r"lease is taken, such as hold\('import', ttl=…\)"):
             wrong("memory://", ttl=30)
+
+
+async def test_wrong_argument_where_a_lease_is_taken() -> None:
+    wrong: Any
+    for leases in (Leases("memory://"), AsyncLeases("memory://")):
+        for wrong in (
+            leases.acquire,
+            leases.hold,
+            leases.exclusive,
+            leases.lead,
+            leases.leading,
+        ):
+            with pytest.raises(ConfigError) as told:
+                wrong("job", max_tme=5)
+            said = f"{wrong.__name__}() takes no argument 'max_tme'. Did you mean 'max_time'?"
+            assert str(told.value).startswith(said)
+            assert "It takes name, " in str(told.value)
+    wrong = single_instance
+    with pytest.raises(ConfigError, match=r"single_instance\(\) takes no argument 'nam'"):
+        wrong("memory://", nam="job")

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tenure import ConfigError, Leases, Scheduler, SchemaMismatch, TenureError, every
-from tenure.errors import StoreUnavailable
+from tenure.errors import STAGES, StoreUnavailable
 from tenure.facts import Fact
 from tenure.node.node import Node
 from tenure.node.rollout import Rollout
-from tenure.node.stages import STAGES
 
 
 def start(scheduler: Scheduler) -> list[Fact]:

@@ -197,6 +197,25 @@ async def test_forward_jump_that_is_put_right_fires_nothing(world: World) -> Non
     assert await world.fired() == [schedule.next_nominal]
 
 
+def is_held(world: World) -> bool:
+    return world.ticker.held  # asked again and again: mypy believes that it never changes
+
+
+async def test_only_who_leads_is_held_by_a_jump(world: World) -> None:
+    await world.add("a")
+    await world.ticker.step()
+    assert not is_held(world)
+    world.clock.jump(3600)
+    await world.ticker.step()
+    assert is_held(world)
+    world.office.leading = None
+    assert not is_held(world)
+    world.office.leading = Fence(FENCE.scope, 2, FENCE.holder)
+    assert not is_held(world)  # not even before its first look
+    await world.ticker.step()
+    assert not is_held(world)
+
+
 async def test_backward_jump_is_told_and_nothing_fires_twice(world: World) -> None:
     await world.add("a", 10)
     world.clock.advance(10)

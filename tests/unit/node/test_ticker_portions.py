@@ -173,6 +173,15 @@ async def test_if_all_are_refused_it_does_not_hurry(world: World, slow: Slow) ->
     assert len(slow.tried) < 50
 
 
+async def test_if_all_are_refused_none_is_blamed_alone(world: World, slow: Slow) -> None:
+    await add_many(world, 5)
+    slow.refused.update(range(10_000))
+    await steps(world, 40)
+    told = [fact.reason for fact in world.told if isinstance(fact, SchedulePutOff)]
+    assert told
+    assert all("of 4 other schedules failed too" in reason for reason in told), told
+
+
 async def test_two_of_many_are_found(world: World, slow: Slow) -> None:
     await add_many(world, BATCH)
     found = await world.backend.schedules.find(["s010", "s011"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -120,8 +122,9 @@ def test_a_store_that_is_away_for_a_moment_unreadies_nobody(
     until(lambda: status(scheduler, "/readyz") == 200, "readiness")
 
 
-def test_a_node_whose_slots_are_all_taken_by_hung_runs_is_unready_and_in_time_to_be_restarted(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("how", ["start", "run"])
+def test_hung_runs_in_all_slots_unready_a_node_and_restart_only_one_that_has_its_process_to_itself(
+    monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     go_on = threading.Event()
     scheduler = Scheduler("memory://", concurrency=1, health=ANYWHERE)
@@ -130,16 +133,41 @@ def test_a_node_whose_slots_are_all_taken_by_hung_runs_is_unready_and_in_time_to
     def hang() -> None:
         go_on.wait(60)
 
-    with scheduler:
+    def look() -> None:
         scheduler.enqueue(hang)
         until(lambda: reasons(scheduler, "/readyz"), "unreadiness")
         assert reasons(scheduler, "/readyz") == ["hung runs have taken all its slots"]
         assert status(scheduler, "/healthz") == 200  # they may still end
         monkeypatch.setattr(health, "SLOTS_HUNG", 0.0)
         monkeypatch.setattr(health, "TTLS", 0)
-        assert reasons(scheduler, "/healthz") == ["hung runs have had all its slots for 0 s"]
+        told = ["hung runs have had all its slots for 0 s"] if how == "run" else []
+        assert reasons(scheduler, "/healthz") == told
+        assert status(scheduler, "/readyz") == 503
         go_on.set()
-        until(lambda: status(scheduler, "/healthz") == 200, "their end")
+        until(lambda: status(scheduler, "/readyz") == 200, "their end")
+        assert status(scheduler, "/healthz") == 200
+
+    if how == "start":
+        with scheduler:
+            look()
+        return
+    failed: list[BaseException] = []
+
+    def beside() -> None:
+        try:
+            until(lambda: scheduler.running, "its start")
+            look()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            go_on.set()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    scheduler.run()
+    thread.join()
+    assert failed == []
 
 
 @pytest.mark.parametrize("address", ["9400", "host", ":9400", "host:99999", "a b:1", "", 9400])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -135,10 +134,3 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'tenure\[traces\]'"):
         trace(Scheduler("memory://"))
-
-
-def test_unobserved_scheduler_imports_no_observer() -> None:
-
-    code = "import sys, tenure; tenure.Scheduler(); print('tenure.observe' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -37,3 +39,24 @@ async def test_call_after_the_threads_were_ended_is_done() -> None:
         await threads.call(done.append, "after")
     assert done == ["before", "after"]
     threads.close()
+
+
+ENDS = """
+import asyncio, atexit, threading
+from tenure.process.threads import Threads
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+
+def end():
+    call = Threads("late").call(lambda: "done")
+    print(asyncio.run_coroutine_threadsafe(call, loop).result(30))
+
+atexit.register(end)
+"""
+
+
+def test_call_is_done_while_the_process_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tenure import AsyncScheduler, Fact, Scheduler, check_workers, single_instance
-from tenure.errors import ConfigError
+from tenure.errors import ConfigError, LeaseHeld
+from tests.e2e.command import until
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +43,8 @@ def test_value_that_is_no_number_of_workers_stops_with_an_error(
     with pytest.raises(ConfigError, match=r"WEB_CONCURRENCY is .*Set WEB_CONCURRENCY=1") as told:
         check_workers()
     assert told.value.stage == "workers"
+    [note] = told.value.__notes__
+    assert note.startswith("Startup stopped at stage 'workers' of workers, connect,")
     assert len(str(told.value)) < 500
 
 
@@ -57,6 +60,7 @@ def test_scheduler_stops_at_the_stage_of_its_workers(
     with pytest.raises(ConfigError, match="SHOP_WORKERS is 4, but this program") as stopped:
         scheduler.start()
     assert stopped.value.stage == "workers"
+    assert len(stopped.value.__notes__) == 1
     assert [fact.name for fact in told] == ["start.stage", "start.failed"]
     with pytest.raises(ConfigError, match="SHOP_WORKERS"):
         asyncio.run(AsyncScheduler(url, workers_env="SHOP_WORKERS").start())
@@ -91,6 +95,20 @@ def test_application_has_stages_of_its_own(tmp_path: Path) -> None:
             scheduler.stage(wrong)  # type: ignore[arg-type]
 
 
+def test_program_with_a_guard_alone_has_stages_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with single_instance(f"sqlite:///{tmp_path}/app.db") as guard:
+        with guard.stage("models"):
+            pass
+        with pytest.raises(ConfigError) as stopped, guard.stage("prices"):
+            raise ConfigError("there are none")
+        with pytest.raises(ConfigError, match="a stage of Tenure's own"):
+            guard.stage("connect")
+    assert stopped.value.stage == "prices"
+    until(lambda: 'start.failed stage=prices error="there are none"' in caplog.messages, "it")
+
+
 def test_names_that_are_given_are_looked_at_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEB_CONCURRENCY", "4")
     check_workers("SHOP_WORKERS", "SHOP_PROCESSES")
@@ -107,15 +125,22 @@ def test_as_many_as_are_supported_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_single_instance_checks_when_asked_and_guards_in_any_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"sqlite:///{tmp_path}/app.db"
     monkeypatch.setenv("WEB_CONCURRENCY", "2")
-    with pytest.raises(ConfigError, match="WEB_CONCURRENCY is 2"):
+    with pytest.raises(ConfigError, match="WEB_CONCURRENCY is 2") as told:
         single_instance(url, workers_env="WEB_CONCURRENCY")
+    assert told.value.stage == "workers"
+    assert len(told.value.__notes__) == 1
+    until(lambda: any(m.startswith("start.failed stage=workers") for m in caplog.messages), "it")
     assert not (tmp_path / "app.db").exists()
     with single_instance(url) as guard:
         assert guard.held
+        with pytest.raises(LeaseHeld) as held, single_instance(url):
+            pass
+    assert held.value.stage == "campaign"
+    assert not any("campaign" in message for message in caplog.messages)  # the caller may expect it
 
 
 @pytest.mark.parametrize("wrong", [True, 5, ["WEB_CONCURRENCY"], ""])

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_calls_are_recorded_with_any_connection(
     ran: list[str] = []
     scheduler = made(ran)
     recorded = tenure_recording(scheduler)
-    with sqlite3.connect(":memory:") as connection, scheduler:
+    with closing(sqlite3.connect(":memory:")) as connection, connection, scheduler:
         assert not scheduler.running
         scheduler.add("weekly", "every week", task="mail", kwargs={"to": "a"}, connection=object())
         scheduler.put("weekly", "every day", task="mail", kwargs={"to": "b"}, connection=connection)

@@ -6,12 +6,15 @@ import asyncio
 from datetime import UTC, datetime
 from html import unescape
 
+import pytest
 from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler, cron
+from tenure.process.clock import SystemClock
 from tenure.testing import FakeClock
-from tenure.web import dashboard
+from tenure.web import dashboard, forecast
 from tenure.web.forecast import clock_changes
+from tenure.web.reading import Reader
 from tests.support.dashboard import links
 
 EVENING = datetime(2027, 3, 27, 20, tzinfo=UTC)
@@ -23,6 +26,31 @@ def test_zones_that_change_alike_are_one_change() -> None:
     assert found[0].text == "Europe/Berlin, Europe/Paris: 02:00 to 03:00 does not exist"
     assert (found[0].at, found[0].schedules) == (datetime(2027, 3, 28, 1, tzinfo=UTC), 3)
     assert [(each.at.month, each.forward) for each in found] == [(3, True), (10, False), (3, True)]
+
+
+async def test_forecast_of_many_schedules_is_estimated_from_all_hours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forecast, "SCHEDULES", 100)
+    scheduler = AsyncScheduler("memory://", clock=FakeClock(EVENING.replace(hour=0)))
+    scheduler.task(name="task")(lambda: None)
+    for n in range(240):
+        await scheduler.add(f"{n:03}", cron(f"{n * 7 % 60} {n // 10} * * *"), task="task")
+    reader = Reader(scheduler)
+
+    made = await forecast.Forecaster(reader, SystemClock()).wait(60)
+    assert made is not None
+    assert (made.schedules, made.looked_at, made.whole) == (239, 60, False)
+    assert sum(made.counts) == 60 * 4
+    hours = [sum(made.counts[n * 12 : n * 12 + 12]) for n in range(24)]
+    assert set(hours) == {8, 12}  # of which there are 10 each
+    monkeypatch.setattr(forecast, "SCHEDULES", 240)
+    whole = await forecast.Forecaster(reader, SystemClock()).wait(60)
+    assert whole is not None
+    assert whole.whole
+    assert whole.names[1] == ["001"]
+    assert sum(whole.counts) == 239
+    await scheduler.stop()
 
 
 def test_change_of_the_clocks_is_marked_and_bars_list_names() -> None:

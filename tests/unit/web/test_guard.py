@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tenure import AsyncScheduler, ConfigError
+from tenure import AsyncScheduler, ConfigError, every
 from tenure.web import dashboard
+from tenure.web.pages import audit
 from tenure.web.security.attempts import ALLOWED
 from tenure.web.security.guard import HEADERS, LARGEST_BODY
 from tenure.web.security.sessions import COOKIE
@@ -83,11 +85,20 @@ def test_a_link_cannot_send_people_elsewhere_after_the_login() -> None:
             assert answer.headers["location"] == "/"
 
 
-def test_wrong_tokens_are_refused_and_soon_not_even_looked_at() -> None:
+def test_many_wrong_tokens_are_refused_and_keep_nobody_else_out() -> None:
+    """Those who come by a proxy all have its address."""
+    wrong, right = ({"authorization": f"Bearer {token}"} for token in ("no" * 20, TOKEN))
     with visit(token=TOKEN) as client:
-        assert [log_in(client, f"wrong {n}") for n in range(5)] == [403] * 5
-        assert log_in(client) == 429
+        assert [log_in(client, f"wrong {n}") for n in range(ALLOWED)] == [403] * ALLOWED
+        assert log_in(client, "wrong") == 429
+        refused = client.get("/api/status", headers=wrong)
+        assert refused.status_code == 429
+        assert refused.json()["code"] == "too_many"
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+        assert client.get("/api/status", headers=right).status_code == 200
         assert client.get("/").status_code == 303
+        assert log_in(client) == 303
+        assert client.get("/").status_code == 200
 
 
 def test_a_cookie_that_was_kept_is_refused_after_logging_out() -> None:
@@ -119,16 +130,13 @@ def test_programs_send_the_token_itself() -> None:
         assert refused.headers["content-type"] == "application/problem+json"
 
 
-def test_wrong_tokens_of_programs_are_counted_and_then_not_looked_at() -> None:
-    wrong, right = ({"authorization": f"Bearer {token}"} for token in ("no" * 20, TOKEN))
+def test_wrong_tokens_of_programs_are_counted_too() -> None:
+    wrong = {"authorization": "Bearer no"}
     with visit(token=TOKEN) as client:
         for _ in range(ALLOWED):
             assert client.get("/api/status", headers=wrong).status_code == 401
-        refused = client.get("/api/status", headers=right)
-        assert refused.status_code == 429
-        assert refused.json()["code"] == "too_many"
-        assert 0 < int(refused.headers["retry-after"]) <= 60
-        assert client.post("/login", data={"token": TOKEN}).status_code == 429
+        assert client.get("/api/status", headers=wrong).status_code == 429
+        assert log_in(client, "wrong") == 429
 
 
 @pytest.mark.parametrize(
@@ -142,7 +150,7 @@ def test_wrong_tokens_of_programs_are_counted_and_then_not_looked_at() -> None:
 )
 def test_pages_elsewhere_cannot_make_a_browser_change_something(header: dict[str, str]) -> None:
     with visit(allow_changes=True) as client:
-        assert client.post("/schedule/pause", headers=header).status_code == 403
+        assert client.post("/do/pause", headers=header).status_code == 403
 
 
 def test_nothing_is_changed_unless_that_was_enabled() -> None:
@@ -153,17 +161,65 @@ def test_nothing_is_changed_unless_that_was_enabled() -> None:
         assert answer.json()["code"] == "read_only"
 
 
-def test_large_bodies_are_refused() -> None:
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize("path", ["/login", "/do/pause", "/api/runs"])
+def test_large_bodies_are_refused_also_without_a_length(path: str) -> None:
+    def parts() -> Iterator[bytes]:
+        for _ in range(10):
+            yield b"x" * 1_000_000
+
+    header = {"content-type": "application/json"} if path.startswith("/api") else FORM
     with visit(allow_changes=True) as client:
-        assert client.post("/login", content=b"x" * (LARGEST_BODY + 1)).status_code == 413
+        whole = client.post(path, content=b"x" * (LARGEST_BODY + 1), headers=header)
+        assert whole.status_code == 413
+        assert client.post(path, content=parts(), headers=header).status_code == 413
+
+
+def test_answer_to_a_defect_is_protected_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(audit, "page", broken)
+    app = dashboard(AsyncScheduler("memory://"))
+    with TestClient(
+        app, "http://localhost", client=("127.0.0.1", 1), raise_server_exceptions=False
+    ) as client:
+        answer = client.get("/audit")
+    assert answer.status_code == 500
+    assert "a defect" not in answer.text
+    for name, value in {**HEADERS, "cache-control": "no-store"}.items():
+        assert answer.headers[name] == value
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/../app.py", "/static/..%2f..%2fsettings.py", "//etc/passwd"]
+    "guard", [{}, {"user_header": "X-User", "proxies": ["127.0.0.1"]}], ids=["open", "proxy"]
 )
-def test_paths_lead_to_nothing_else(path: str) -> None:
-    with visit() as client:
-        assert client.get(path).status_code in (404, 405)
+def test_form_of_one_process_is_known_to_another(guard: dict[str, Any]) -> None:
+    """A server with several workers, none of which has a token."""
+    scheduler = AsyncScheduler("memory://")
+    one, other = (
+        TestClient(
+            dashboard(scheduler, allow_changes=True, **guard),
+            "http://localhost",
+            client=("127.0.0.1", 1),
+            headers={"x-user": "ada"},
+            follow_redirects=False,
+        )
+        for _ in range(2)
+    )
+    with one, other:
+        scheduler.task(name="t")(print)
+        asyncio.run(scheduler.add("digest", every(hours=1), task="t"))
+        page = one.get("/schedule?name=digest")
+        proof = page.text.split('name="proof" value="')[1].split('"')[0]
+        form = {"proof": proof, "name": "digest", "then": "/"}
+        assert other.post("/do/pause", data=form).status_code == 403  # it is another browser
+        other.cookies = one.cookies
+        done = other.post("/do/pause", data=form)
+        assert done.status_code == 303
+        assert "Paused digest." in one.get(done.headers["location"]).text
 
 
 def test_a_proxy_is_believed_only_from_its_addresses() -> None:

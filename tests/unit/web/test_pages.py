@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
 from html import unescape
 
 import pytest
@@ -13,11 +14,13 @@ from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler
 from tenure.model import PENDING, Fence, Result, RunState
+from tenure.process.identity import new_holder
 from tenure.web import dashboard
+from tenure.web.pages import leases
 from tenure.web.reading import Reader, Store
 from tests.support.dashboard import NAME, crawled, fill, links
 
-PAGES = ["/", "/schedules", "/runs", "/forecast", "/leases", "/events"]
+PAGES = ["/", "/schedules", "/runs", "/forecast", "/leases", "/events", "/audit"]
 
 
 @pytest.fixture
@@ -68,6 +71,43 @@ def test_what_an_open_page_fetches_is_its_content_alone(client: TestClient) -> N
     part = client.get("/runs", headers={"tenure-fragment": "1"}).text
     assert "<html" not in part
     assert 'id="list"' in part
+
+
+def test_sections_that_may_appear_have_their_place_in_an_open_page(client: TestClient) -> None:
+    """The module replaces sections that are there."""
+
+    def sections(path: str) -> list[str]:
+        return re.findall(
+            r'<section(?: class="hero")? id="([a-z]+)" data-live', client.get(path).text
+        )
+
+    assert sections("/run/1") == sections("/run/2")
+    assert {"hangs", "attempts", "result"} <= set(sections("/run/2"))
+    assert "parked" in sections("/events")
+    assert {"bucket", "often"} <= set(sections("/forecast"))
+
+
+def test_leases_are_found_and_listed_in_portions(
+    client: TestClient, scheduler: AsyncScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "SHOWN", 2)
+    for name in ("import/1", "import/2", "import/3"):
+        asyncio.run(Reader(scheduler).ask(partial(taken, name)))
+    first = client.get("/leases?q=import").text
+    assert "import/2</a>" in first
+    assert "import/3" not in first
+    [further] = [link for link in links(first) if "after=" in link]
+    assert "import/3</a>" in client.get(further).text
+    assert "No lease begins so" in client.get("/leases?q=nothing").text
+    listed = client.get("/api/leases?prefix=import&limit=2").json()
+    assert [each["name"] for each in listed["items"]] == ["import/1", "import/2"]
+    rest = client.get("/api/leases", params={"prefix": "import", "cursor": listed["next"]}).json()
+    assert [each["name"] for each in rest["items"]] == ["import/3"]
+    assert rest["next"] is None
+
+
+async def taken(name: str, store: Store) -> None:
+    await store.leases.acquire(name, new_holder(), 15.0)
 
 
 def summarise(scheduler: AsyncScheduler) -> None:
@@ -125,6 +165,11 @@ def test_change_is_shown_before_it_is_made(client: TestClient, scheduler: AsyncS
     assert client.post("/do/change", data={**sent, "version": "99"}).status_code == 409
     assert client.post("/do/change", data={**sent, "version": "1"}).status_code == 303
     assert str(asyncio.run(scheduler.get(NAME)).trigger) == "every 10 minutes"
+    policy = {**sent, "version": "2", "retries": "4"}
+    assert client.post("/do/policies", data=policy).status_code == 303
+    edits = unescape(client.get("/schedule", params={"name": NAME}).text).partition("Who asked")[2]
+    assert "trigger: every hour → every 10m" in edits
+    assert "it is not tried again → it is tried again, up to 4 times" in edits
 
     asked = {"name": "paused", "start": "2026-01-01T00:00", "end": "2026-01-03T00:00"}
     before = client.get("/preview/backfill", params=asked).text
@@ -179,6 +224,7 @@ def test_api_is_behind_the_same_guard(client: TestClient, scheduler: AsyncSchedu
     ours = {**browser, "x-csrf-token": proof(client)}
     assert client.post(change, headers=ours).status_code == 200
     assert not asyncio.run(scheduler.get("emits")).active
+    client.cookies.clear()  # a program
     assert client.post("/api/schedules/emits/resume", headers=match).status_code == 200
 
 
