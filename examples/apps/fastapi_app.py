@@ -3,6 +3,7 @@
 cd examples/apps
 uvicorn fastapi_app:app --workers 3      # or --reload, or one alone
 curl localhost:8000/ready                # 200 from a standby too: {"ready":true,"leads":false,…}
+open http://localhost:8000/tenure/       # the dashboard, for this machine's users
 
 Each sweep is printed by one of the workers. Kill any of them: the others go on.
 """
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 
 from tenure import AsyncScheduler, Run, every
 from tenure.contrib.fastapi import lifespan, readiness
+from tenure.web import dashboard
 
 scheduler = AsyncScheduler()  # $TENURE_URL, else sqlite:///tenure.db
 
@@ -34,3 +36,4 @@ async def database(app: FastAPI) -> AsyncIterator[None]:
 
 app = FastAPI(lifespan=lifespan(database, scheduler))
 app.add_route("/ready", readiness(scheduler))
+app.mount("/tenure", dashboard(scheduler))

@@ -122,14 +122,14 @@ class JsonLeases:
 
         return await self._document.read(look)
 
-    async def all(self, prefix: str = "") -> list[LeaseRecord]:
-        return await self._document.read(
-            lambda contents: [
-                self._record(name, entry)
-                for name, entry in sorted(contents.leases.items())
-                if name.startswith(prefix)
-            ]
-        )
+    async def all(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[LeaseRecord]:
+        def look(contents: Contents) -> list[LeaseRecord]:
+            names = sorted(n for n in contents.leases if n.startswith(prefix) and n > after)
+            return [self._record(name, contents.leases[name]) for name in names[:limit]]
+
+        return await self._document.read(look)
 
     async def history(self, name: str | None = None, limit: int = 50) -> list[Tenure]:
         def look(contents: Contents) -> list[Tenure]:
