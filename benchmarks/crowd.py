@@ -142,7 +142,8 @@ def _crowd(store: Store, size: int, quick: bool, say: Say) -> tuple[Idle, list[f
         idle = Idle(
             # Without the transactions of the two looks.
             max(0, after.transactions - before.transactions - 2) / took,
-            (after.seconds - before.seconds) / took * 1000,
+            # A process that ended in between is known only to a tick of 10 ms.
+            max(0.0, after.seconds - before.seconds) / took * 1000,
             after.connections,
         )
         say(

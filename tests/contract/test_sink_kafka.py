@@ -40,6 +40,8 @@ class KafkaHarness(SinkHarness):
     def __init__(self, options: str = "") -> None:
         self.options = options
         self.cluster = KafkaCluster().start()
+        for topic in ("ledger", "other"):
+            self.cluster.spread(topic)  # so that each broker has something to be silent about
 
     def make(self) -> Sink:
         # The mock cluster asks for no password; the sink has one to hide all the same.

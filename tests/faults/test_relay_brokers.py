@@ -177,6 +177,7 @@ def test_broker_that_is_silent_holds_up_the_keys_of_its_partitions(
     cluster: Cluster, brokers: KafkaCluster
 ) -> None:
     keys = "abcdefgh"
+    brokers.spread("ledger")
     relaying(cluster, "node", {"url": f"kafka://{brokers.hosts}", "batch": 10})
     ids = emit(cluster, range(8), keys)
     until(lambda: len(_records(brokers)) == 8, "the first events")

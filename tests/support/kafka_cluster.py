@@ -48,10 +48,18 @@ class KafkaCluster:
 
     def silence(self, broker: int, milliseconds: int = SILENT) -> None:
         """From now on this broker, 1 to 3, answers so late; 0 has it answer at once again."""
+        self._tell("silence", broker, milliseconds)
+
+    def spread(self, topic: str, partitions: int = 6) -> None:
+        """Create the topic, its partitions led by the three brokers in turn: the cluster's own
+        choice is by chance, and may leave one out."""
+        self._tell("spread", topic, partitions)
+
+    def _tell(self, *words: object) -> None:
         assert self.process is not None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{broker} {milliseconds}\n")
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "done\n"
 
@@ -109,8 +117,17 @@ def serve() -> None:
     hosts: bytes = library.rd_kafka_mock_cluster_bootstraps(cluster)
     _say(hosts.decode())
     for line in sys.stdin:
-        broker, milliseconds = map(int, line.split())
-        library.rd_kafka_mock_broker_set_rtt(cluster, broker, milliseconds)
+        match line.split():
+            case ["silence", broker, milliseconds]:
+                library.rd_kafka_mock_broker_set_rtt(cluster, int(broker), int(milliseconds))
+            case ["spread", topic, partitions]:
+                name, count = topic.encode(), int(partitions)
+                assert not library.rd_kafka_mock_topic_create(cluster, name, count, BROKERS)
+                for part in range(count):
+                    leader = part % BROKERS + 1
+                    assert not library.rd_kafka_mock_partition_set_leader(
+                        cluster, name, part, leader
+                    )
         _say("done")
 
 

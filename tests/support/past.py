@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FIRST = "f9faa6369e4943e2efe35f3898c998afa306dc02"
+FIRST = "0fe2844700e27bb8624e2d77e8b2c691308097e9"
 """Made tables that all later versions can use: its nodes live through a rollout of theirs."""
 BEFORE = "fff79e2b13e0b8390c7bb7a17663ca61d0f51420"
 """Made tables that no version can use any more: its ledger has no digests."""

@@ -87,24 +87,26 @@ class Proxy:
 
     async def _serve(self) -> None:
         self._socket.setblocking(False)
-        accepting = asyncio.create_task(self._accept())
+        # Not a task that accepts: one that is cancelled as a client arrives would leave it open.
+        self._loop.add_reader(self._socket, self._accept)
         await self._ending.wait()
-        accepting.cancel()
+        self._loop.remove_reader(self._socket)
         self._socket.close()
         self._cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self) -> None:
-        while True:
-            client, _ = await self._loop.sock_accept(self._socket)
-            task = asyncio.create_task(self._carry(_Line(client)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _accept(self) -> None:
+        try:
+            client, _ = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        line = _Line(client)
+        self._lines.add(line)  # here, so that it is reset even if its task never begins
+        task = self._loop.create_task(self._carry(line))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, line: _Line) -> None:
-        self._lines.add(line)
         try:
             if self._mode == "cut":
                 return
@@ -167,6 +169,7 @@ class Proxy:
     def _cut(self) -> None:
         for line in self._lines:
             line.reset()
+        self._lines.clear()
         for task in list(self._tasks):
             task.cancel()
 
