@@ -121,12 +121,12 @@ def serve() -> None:
             case ["silence", broker, milliseconds]:
                 library.rd_kafka_mock_broker_set_rtt(cluster, int(broker), int(milliseconds))
             case ["spread", topic, partitions]:
-                name, count = topic.encode(), int(partitions)
-                assert not library.rd_kafka_mock_topic_create(cluster, name, count, BROKERS)
+                encoded, count = topic.encode(), int(partitions)
+                assert not library.rd_kafka_mock_topic_create(cluster, encoded, count, BROKERS)
                 for part in range(count):
                     leader = part % BROKERS + 1
                     assert not library.rd_kafka_mock_partition_set_leader(
-                        cluster, name, part, leader
+                        cluster, encoded, part, leader
                     )
         _say("done")
 
