@@ -20,10 +20,10 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.servers import PostgresServer, ValkeyServer
 
 pytestmark = pytest.mark.faults
-END_THOSE_THAT_WAIT = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock'
+THOSE_THAT_WAIT = """
+FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
+END_THOSE_THAT_WAIT = f"SELECT pg_terminate_backend(pid) {THOSE_THAT_WAIT}"
 
 
 @pytest.fixture
@@ -123,6 +123,9 @@ def test_relay_to_kafka_that_is_killed_between_send_and_acknowledgement(
             line.execute("SELECT FROM tenure.relay FOR UPDATE")  # nothing can be acknowledged
             ids += emit(cluster, range(10, 20))
             until(lambda: len(_records(brokers)) > 10, "what is confirmed")
+            until(
+                lambda: line.execute(f"SELECT 1 {THOSE_THAT_WAIT}").fetchall(), "it is to be stored"
+            )
             first.kill()
             # The server would still execute what it was sent before.
             until(lambda: not line.execute(END_THOSE_THAT_WAIT).fetchall(), "its sessions to end")
