@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,6 @@ from tests.support.proxy import Mode, Proxy
 
 NODES = 3
 PATIENCE = 90.0
-FROZEN = 3.0
-"""Longer than a ttl, and what it takes to notice."""
 
 
 class Shop:
@@ -133,19 +131,20 @@ class Shop:
         return source.choices(list(self.harm), [kinds[kind] for kind in self.harm])[0]
 
     def _freeze(self, nodes: Sequence[Program]) -> None:
-        """One that has claims, until others have taken them. On a server one that is inside a
-        transaction may keep them by its locks: not for longer than this takes."""
+        """One that has claims, until others have taken them, except those that it keeps by the
+        locks of its transactions, on a server."""
         while self.open_runs:
             for node in nodes:
                 if not self._claims(node):
                     continue
                 with self._between_writes():
                     node.freeze()
-                if held := self._claims(node):
-                    _await(lambda node=node: self._claims(node) == 0, FROZEN)  # type: ignore[misc]
-                self.taken += held - self._claims(node)
+                held, free = self._claims(node), self._claims(node, free=True)
+                if free:
+                    until(partial(self._is_without, node), "its claims to be taken", PATIENCE)
+                    self.taken += held - self._claims(node)
                 node.thaw()
-                if held:
+                if free:
                     return
 
     @contextmanager
@@ -157,9 +156,14 @@ class Shop:
         with Store(Path(self.url.removeprefix("sqlite:///"))).write_lock():
             yield
 
-    def _claims(self, node: Program) -> int:
-        by = f"state = 'claimed' AND node LIKE '%:{node.pid}:%'"
-        return self.ask(f"SELECT count(*) FROM {self.run} WHERE {by}")
+    def _claims(self, node: Program, *, free: bool = False) -> int:
+        """How many it has; or only those that no transaction locks."""
+        mine = f"SELECT 1 FROM {self.run} WHERE state = 'claimed' AND node LIKE '%:{node.pid}:%'"
+        skipping = " FOR UPDATE SKIP LOCKED" if free and self.on_server else ""
+        return self.ask(f"SELECT count(*) FROM ({mine}{skipping}) AS claims")
+
+    def _is_without(self, node: Program) -> bool:
+        return self._claims(node, free=True) == 0
 
     def _has(self, bills: int) -> bool:
         return self.bills >= bills
@@ -176,12 +180,6 @@ class Shop:
         }
         found = {what: self.ask(text) for what, text in bad.items()}
         return {what: number for what, number in found.items() if number}
-
-
-def _await(condition: Callable[[], object], within: float) -> None:
-    """At most so long."""
-    with suppress(AssertionError):
-        until(condition, "", within)
 
 
 def _cut_off(line: Proxy, how: Mode) -> None:
