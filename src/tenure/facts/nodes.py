@@ -62,7 +62,7 @@ class NodeReady(Fact):
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed(Fact):
-    """The first of several failures in a row. The service tries again by itself."""
+    """The first of its kind among several failures in a row. The service tries again by itself."""
 
     name = "store.unavailable"
     level = logging.WARNING

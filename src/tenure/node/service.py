@@ -10,7 +10,7 @@ import asyncio
 import traceback
 from dataclasses import dataclass
 
-from tenure.errors import StoreError
+from tenure.errors import StoreError, StoreUnavailable
 from tenure.facts import Facts, ServiceFailed, StoreFailed, StoreRecovered
 from tenure.process.clock import Clock
 from tenure.settings import Settings
@@ -39,6 +39,7 @@ class Service:
         self._awake = asyncio.Event()
         self._failing_since: float | None = None
         self._failures = 0
+        self._kinds_told: set[type[Exception]] = set()
         self._halting = False
         self._task: asyncio.Task[None] | None = None
         self._step_began: float | None = None
@@ -95,22 +96,29 @@ class Service:
             await asyncio.wait([task], timeout=patience)
 
     async def guarded_step(self) -> float | None:
-        """A step. The first of several failures in a row is reported; each is retried later."""
+        """A step. Of several failures in a row, the first of each kind is reported: a store that
+        does not answer may come back and refuse. Each is retried later."""
         try:
             delay = await self.step()
-        except (StoreError, TimeoutError) as error:
-            return self._step_failed(StoreFailed(self.label, why(error)))
-        except Exception:  # noqa: BLE001 - a loop that ended would be worse than any defect
-            return self._step_failed(ServiceFailed(self.label, traceback.format_exc(limit=-6)))
+        except (StoreUnavailable, TimeoutError) as error:
+            return self._step_failed(StoreUnavailable, StoreFailed(self.label, why(error)))
+        except StoreError as error:
+            return self._step_failed(type(error), StoreFailed(self.label, why(error)))
+        except Exception as error:  # noqa: BLE001 - a loop that ended would be worse than any defect
+            defect = ServiceFailed(self.label, traceback.format_exc(limit=-6))
+            return self._step_failed(type(error), defect)
         if self._failing_since is not None:
             after = self.clock.monotonic() - self._failing_since
             self._failing_since, self._failures = None, 0
+            self._kinds_told.clear()
             self.facts.tell(StoreRecovered(self.label, round(after, 3)))
         return delay
 
-    def _step_failed(self, fact: StoreFailed | ServiceFailed) -> float:
+    def _step_failed(self, kind: type[Exception], fact: StoreFailed | ServiceFailed) -> float:
         if self._failing_since is None:
             self._failing_since = self.clock.monotonic()
+        if kind not in self._kinds_told:
+            self._kinds_told.add(kind)
             self.facts.tell(fact)
         self._failures += 1
         return float(min(RETRY * 2 ** min(self._failures - 1, 10), self._retry_most))

@@ -14,7 +14,7 @@ from stat import S_IMODE
 
 import pytest
 
-from tenure.backends.sqlite import SQLiteBackend
+from tenure.backends.sqlite import SQLiteBackend, rights
 from tenure.backends.sqlite.locks import bytelocks, lockfile
 from tenure.backends.sqlite.locks.bytelocks import ByteLocks, locks_of
 from tenure.backends.sqlite.locks.lockfile import SIZE, LockFile, lock_file_of
@@ -339,3 +339,28 @@ async def test_link_in_place_of_a_file_of_sqlite_is_named(
     assert any(f"jobs.db{ending} is a symbolic link" in text for text in told), told
     assert (tmp_path / "private").read_bytes() == b"private"
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_file_that_disappears_while_it_is_looked_at_is_no_obstacle(
+    database: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """As the last connection of another thread does with the -wal, and the next one's start."""
+    wal = Path(f"{database}-wal")
+    wal.touch()
+    access = os.access
+
+    def closed_just_now(path: Path, *rights: int, **more: bool) -> bool:
+        if Path(path) != wal:
+            return access(path, *rights, **more)
+        wal.unlink(missing_ok=True)
+        allowed = access(path, *rights, **more)
+        if again:
+            wal.touch()
+            monkeypatch.undo()
+        return allowed
+
+    database.touch()
+    monkeypatch.setattr(os, "access", closed_just_now)
+    assert rights.find_obstacle(database) is None
+    assert wal.exists() == again

@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
-from tenure.errors import StoreUnavailable
-from tenure.node.service import why
+from tenure.errors import SchemaMismatch, StoreError, StoreUnavailable
+from tenure.facts import Fact, Facts, ServiceFailed, StoreFailed, StoreRecovered
+from tenure.node.service import Service, Surroundings, why
+from tenure.process.clock import SystemClock
+from tests.unit.node.services import SETTINGS
 
 
 async def _call(within: float) -> None:
@@ -43,3 +46,48 @@ def test_timeout_without_a_cause(context: BaseException | None, said: str) -> No
 
 def test_error_of_the_store_speaks_for_itself() -> None:
     assert why(StoreUnavailable("the disk is full")) == "the disk is full"
+
+
+class Failing(Service):
+    """Its steps fail with these errors, one after the other."""
+
+    errors: list[Exception]
+
+    async def step(self) -> float | None:
+        if self.errors:
+            raise self.errors.pop(0)
+        return None
+
+
+async def test_of_failures_in_a_row_the_first_of_each_kind_is_told() -> None:
+    """A store that did not answer for a while may come back and refuse: that is news."""
+    told: list[Fact] = []
+    facts = Facts()
+    facts.on("*", told.append)
+    service = Failing(Surroundings(SystemClock(), facts, SETTINGS))
+    for _ in range(2):
+        service.errors = [
+            StoreUnavailable("no connection"),
+            TimeoutError(),
+            StoreError("this database was moved"),
+            StoreUnavailable("no connection"),
+            StoreError("this database was moved"),
+            SchemaMismatch("too old"),
+            ZeroDivisionError(),
+            ZeroDivisionError(),
+        ]
+        told.clear()
+        for _ in range(9):
+            await service.guarded_step()
+        assert [type(fact) for fact in told] == [
+            StoreFailed,
+            StoreFailed,
+            StoreFailed,
+            ServiceFailed,
+            StoreRecovered,
+        ]
+        assert [fact.error for fact in told if isinstance(fact, StoreFailed)] == [
+            "no connection",
+            "this database was moved",
+            "too old",
+        ]

@@ -95,7 +95,8 @@ def test_the_stop_waits_for_no_client() -> None:
     with socket.create_connection(address(scheduler), timeout=30) as client:
         client.sendall(b"GET /metr")
         scheduler.stop()
-        assert client.recv(1) == b""
+        with suppress(ConnectionResetError):  # closed before it had read what was sent
+            assert client.recv(1) == b""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

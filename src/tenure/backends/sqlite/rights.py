@@ -53,10 +53,8 @@ def find_obstacle(database: Path) -> Obstacle | None:
             " back instead: it has what was committed last.",
         )
     for needed in (files[0].parent, *files):
-        rights = os.R_OK | os.W_OK | (os.X_OK if needed.is_dir() else 0)
-        if not needed.exists() or os.access(needed, rights, effective_ids=_AS_WE_ARE):
-            continue
-        if needed.is_symlink():
+        found = _refused(needed)
+        if found is None or needed.is_symlink():
             continue  # a lock file that is a link is refused for being one
         if _read_only(needed):
             return Obstacle(
@@ -64,7 +62,7 @@ def find_obstacle(database: Path) -> Obstacle | None:
                 "Mount the volume read-write, or correct the URL.",
             )
         return Obstacle(
-            f"{needed} is not readable and writable for this user: {_owner(needed)}",
+            f"{needed} is not readable and writable for this user: {_owner(found)}",
             "Make the file, its -wal, -shm and -tenure and their folder writable for this user (a"
             " common group, chmod g+rw, and chmod g+s on the folder), or run as the user that the"
             " others run as.",
@@ -175,12 +173,41 @@ def _cannot(path: Path, error: OSError) -> StoreError:
             f"{path} is a symbolic link, and may lead to any file; it was left alone. Find"
             " out who put it there, then delete it: the next start makes a file in its place."
         )
-    rights = f" ({_owner(path)})" if path.exists() else ""
+    rights = f" ({_owner(path.stat())})" if path.exists() else ""
     return StoreUnavailable(
         f"the lock file {path} cannot be opened: {error.strerror}{rights}. It is beside the"
         " database and must be writable for every user that runs Tenure on it. Give it to the"
         " owner of the database, or delete it while nothing runs: the next start creates it."
     )
+
+
+def _refused(path: Path) -> os.stat_result | None:
+    """What is there, if this user may not read and write it.
+
+    SQLite deletes its files and makes them again at any moment. The answer of `access`, which is
+    also a refusal if nothing is there, counts only for a file that was there before and after.
+    """
+    found = _found(path)
+    while found is not None:
+        rights = os.R_OK | os.W_OK | (os.X_OK if stat.S_ISDIR(found.st_mode) else 0)
+        if os.access(path, rights, effective_ids=_AS_WE_ARE):
+            return None
+        again = _found(path)
+        if again is not None and _same(found, again):
+            return found
+        found = again
+    return None
+
+
+def _found(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_ino, one.st_ctime_ns) == (other.st_ino, other.st_ctime_ns)
 
 
 def _read_only(path: Path) -> bool:
@@ -191,10 +218,9 @@ def _read_only(path: Path) -> bool:
     return False
 
 
-def _owner(path: Path) -> str:
+def _owner(found: os.stat_result) -> str:
     if sys.platform == "win32":
         return "its rights do not allow it"
-    found = path.stat()
     mode = stat.S_IMODE(found.st_mode)
     return (
         f"it belongs to {_user(found.st_uid)}, group {_group(found.st_gid)}, mode {mode:04o}; this"
