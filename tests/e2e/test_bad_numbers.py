@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tenure import Scheduler, every
+from tenure import Event, Scheduler, every
+from tenure.errors import StoreError
 from tests.e2e.command import at_hand, until
 from tests.support.servers import PostgresServer
 
@@ -139,12 +140,30 @@ def test_sequence_of_postgres_at_its_end(postgres: PostgresServer, tmp_path: Pat
         admin.execute(f"SELECT setval('tenure.run_id_seq', {TOP})")
         answer = at_hand(tmp_path, "doctor", "--json", "--url", url)
         [found] = [f for f in answer.json["findings"] if f["check"] == "sequences"]
+        with pytest.raises(StoreError, match=r'maximum value of sequence "run_id_seq".*doctor'):
+            scheduler.enqueue("note")
         assert "tenure.run_id_seq is at 9223372036854775807" in found["text"]
         match = re.search(r"`(SELECT setval[^`]*)`", found["remedy"])
         assert match
         admin.execute(match[1])
         count = len(fired)
         until(lambda: len(fired) > count + 2, "it fires again")
+
+
+@pytest.mark.parametrize("column", ["position", "key_number"])
+@pytest.mark.parametrize("number", [TOP, SAFE])
+def test_event_with_the_greatest_number(store: Store, column: str, number: int) -> None:
+    store.scheduler.emit(Event("news", "Said", 0, key="k"))
+    store.connection.execute(f"UPDATE tenure_event SET {column} = {number}")
+    for n in range(3):
+        store.scheduler.emit(Event("news", "Said", n, key="k"))
+    rows = store.connection.execute(
+        f"SELECT typeof({column}), {column} FROM tenure_event ORDER BY rowid"
+    ).fetchall()
+    numbers = [value for kind, value in rows[1:] if kind == "integer"]
+    assert len(numbers) == 3
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] < 1000
 
 
 def test_copy_takes_no_such_number_along(

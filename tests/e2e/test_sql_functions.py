@@ -51,6 +51,18 @@ def test_schedule_that_sql_added_is_planned_and_fired(shop: Database) -> None:
         assert timedelta(seconds=1) <= first["nominal"] - first["created"] < timedelta(seconds=2)
 
 
+def test_run_now_keeps_the_limit_of_arguments(shop: Database) -> None:
+    shop.call("add_schedule('big', 'every 1h', 'pack')")
+    shop.connection.execute(
+        "UPDATE tenure.schedule SET kwargs = json_build_object('order', repeat('x', 262144))"
+    )
+    shop.connection.commit()
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="the limit is 262144"):
+        shop.call("run_now('big')")
+    shop.connection.rollback()
+    assert shop.rows("SELECT id FROM tenure.run") == []
+
+
 def test_what_is_rolled_back_never_was(shop: Database) -> None:
     shop.scheduler.add("old", every(weeks=1), task="pack")
     shop.call("add_schedule('new', 'cron 0 7 * * * tz=Europe/Berlin', 'pack')")

@@ -203,6 +203,11 @@ def _translated(error: Exception, rights: Rights | None) -> StoreError:
             "another session's open transaction has locked what was to be changed:"
             f" {text}. Nothing was changed; pg_stat_activity and pg_locks say who it is."
         )
+    if isinstance(error, psycopg.errors.SequenceGeneratorLimitExceeded):
+        return StoreError(
+            f"PostgreSQL: {text}. No new row gets a number until the sequence is set back:"
+            f" `{NOWHERE.command('doctor')}` names it, with the statement to do so."
+        )
     if is_queue_full(error):
         return StoreUnavailable(f"{QUEUE_FULL} Nothing was changed.")
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):

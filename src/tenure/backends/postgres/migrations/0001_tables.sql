@@ -1013,6 +1013,7 @@ DECLARE
     s {schema}.schedule := {schema}.locked_schedule(run_now.namespace, run_now.name);
     k text := coalesce(run_now.key, gen_random_uuid()::text);
     known record;
+    largest CONSTANT integer := 262144;
     skips boolean;
     run_id bigint;
 BEGIN
@@ -1031,6 +1032,14 @@ BEGIN
         VALUES (s.namespace, s.uid, 'manual', k, now(), now(), 'fired', now(), 0);
         PERFORM {schema}.wake(run_now.namespace || '/unsequenced', 'unsequenced');
         RETURN NULL;
+    END IF;
+    -- Written by hand, or by a node with a greater limit: as `add_schedule`, this knows only the default one.
+    IF octet_length(s.kwargs) > largest THEN
+        RAISE EXCEPTION 'run_now(%): kwargs: they are % bytes of JSON; the limit is %', quote_literal(s.name),
+            octet_length(s.kwargs), largest
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Store the data elsewhere and pass its key. If your nodes have a greater payload_limit,'
+                      ' use tenure schedules run-now.';
     END IF;
     skips := s.overlap = 'skip' AND EXISTS (
         SELECT 1 FROM {schema}.run r

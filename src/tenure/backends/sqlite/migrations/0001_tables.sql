@@ -377,20 +377,21 @@ CREATE TABLE tenure_summary_position (
     run_id    INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- 2^53 or more was never given: it was put there by hand.
+-- A greater number was never given: it was put there by hand (numbering.py).
 CREATE TRIGGER tenure_event_sequence AFTER INSERT ON tenure_event WHEN NEW.position IS NULL BEGIN
     INSERT INTO tenure_event_log (namespace, position) VALUES (NEW.namespace, 1 + max(
         coalesce((SELECT position FROM tenure_event_log
-            WHERE namespace = NEW.namespace AND position < 9007199254740992), 0),
+            WHERE namespace = NEW.namespace AND position < 9000000000000000), 0),
         coalesce((SELECT max(position) FROM tenure_event
-            WHERE namespace = NEW.namespace AND position < 9007199254740992), 0)))
+            WHERE namespace = NEW.namespace AND position < 9000000000000000), 0)))
     ON CONFLICT (namespace) DO UPDATE SET position = excluded.position;
     UPDATE tenure_event SET
         position = (SELECT position FROM tenure_event_log WHERE namespace = NEW.namespace),
         key_number = CASE WHEN NEW.key IS NULL THEN 0 ELSE coalesce(
-            (SELECT e.key_number + 1 FROM tenure_event e
+            (SELECT CASE WHEN typeof(e.key_number) = 'integer' AND e.key_number < 9000000000000000
+                THEN e.key_number + 1 END FROM tenure_event e
              WHERE e.namespace = NEW.namespace AND e.topic = NEW.topic AND e.key = NEW.key
-               AND e.key IS NOT NULL AND e.position < 9007199254740992
+               AND e.key IS NOT NULL AND e.position < 9000000000000000
              ORDER BY e.position DESC LIMIT 1),
             (SELECT position FROM tenure_event_log WHERE namespace = NEW.namespace)) END
     WHERE number = NEW.number;
