@@ -133,6 +133,7 @@ STEPS = {
             f"SEARCH tenure_firing {KEY}",
         ],
         "move_on": ["SCAN f", f"SEARCH tenure_schedule {KEY}"],
+        "anchor_fired": ["SCAN f", f"SEARCH tenure_schedule {KEY}"],
     },
     "leases": {
         "page": [f"{LEASES} (namespace=? AND name>? AND name<?)"],

@@ -144,6 +144,7 @@ class SQLiteSchedules:
         plain, others = rows(firings)
         emits = any(firing.target == "event" for firing in firings)
         ends = [firing.uid for firing in firings if firing.put_away]
+        anchors = any(firing.trigger is not None for firing in firings)
 
         def prepare(c: sqlite3.Connection) -> None:
             if not firings:
@@ -185,6 +186,7 @@ class SQLiteSchedules:
                 *events,
                 "insert_occurrences",
                 "move_on",
+                *(("anchor_fired",) if anchors else ()),
                 *(("put_away_fired",) if ends else ()),
             ):
                 c.execute(_sql[statement], values)

@@ -299,10 +299,15 @@ FROM temp.tenure_firing
 WHERE state IN ('fired', 'skipped');
 
 -- name: move_on
-UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due,
-    "trigger" = coalesce(f.anchored, "trigger"), reason = NULL
+-- Leaves the trigger alone, which then is neither copied nor checked: only a first plan changes it.
+UPDATE tenure_schedule SET next_nominal = f.next_nominal, next_due = f.next_due, reason = NULL
 FROM temp.tenure_firing f
 WHERE tenure_schedule.uid = f.uid AND f.state IS NOT NULL;
+
+-- name: anchor_fired
+UPDATE tenure_schedule SET "trigger" = f.anchored
+FROM temp.tenure_firing f
+WHERE tenure_schedule.uid = f.uid AND f.state IS NOT NULL AND f.anchored IS NOT NULL;
 
 -- name: put_away_fired
 -- As `put_away` does (runs.sql). Separate, because with these columns `move_on` would write more indexes.
