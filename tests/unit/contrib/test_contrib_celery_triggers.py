@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from tenure.contrib.celery.triggers import trigger_of
 from tenure.errors import InvalidSchedule
-from tenure.triggers import Trigger, dump, load
+from tenure.triggers import Trigger
 from tenure.triggers.zones import jumps
+from tests.unit.contrib.celery_years import compare, due, in_zone, year_of
 
 YEAR = 2026
-BEGIN = datetime(YEAR, 1, 1, tzinfo=UTC)
-END = datetime(YEAR + 1, 1, 1, tzinfo=UTC)
+BEGIN, END = year_of(YEAR)
 ZONES = (
     "UTC",
     "Europe/Berlin",
@@ -30,30 +30,8 @@ ZONES = (
     "America/Havana",
     "Africa/Cairo",
 )
-HOUR = timedelta(hours=1)
 PER_STRETCH = 30
 """How many occurrences are compared from one place on."""
-
-
-def in_zone(zone: str) -> Celery:
-    app = Celery("proj", set_as_current=False)
-    app.conf.timezone = zone
-    return app
-
-
-APPS = {zone: in_zone(zone) for zone in ZONES}
-
-
-def due(given: Any, last: datetime) -> datetime:
-    """When Celery would send it next, if it was sent last at `last`."""
-    here = last.astimezone(given.tz)  # as Celery's own clock tells it
-    given.nowfun = lambda: here
-    state = given.is_due(here)
-    remaining: timedelta = given.remaining_estimate(here)
-    assert not state.is_due
-    assert state.next == remaining.total_seconds()
-    given.nowfun = None
-    return last + remaining
 
 
 def stretches(zone: str) -> Iterator[datetime]:
@@ -65,28 +43,9 @@ def stretches(zone: str) -> Iterator[datetime]:
             yield jump.moment - timedelta(hours=hours, minutes=7)
 
 
-def same(ours: datetime | None, celerys: datetime, zone: str) -> bool:
-    """Equal; but a local time that the clocks skip is due when the gap ends, not as much later as
-    it is long: 02:30 at 03:00, not at 03:30."""
-    gaps = [jump.moment for jump in jumps(ZoneInfo(zone), YEAR) if jump.skipped]
-    return ours == celerys or (ours in gaps and ours < celerys < ours + HOUR)
-
-
-def compare(given: Any, zone: str) -> None:
-    given.app = APPS[zone]
-    trigger = trigger_of("entry", given)
-    assert load(dump(trigger)) == trigger
+def compare_stretches(given: Any, zone: str) -> None:
     for begin in stretches(zone):
-        moment = trigger.next(begin)
-        for _ in range(PER_STRETCH):
-            if moment is None or moment > END:
-                break
-            following = trigger.next(moment)
-            assert same(following, due(given, moment), zone), f"{given!r}, {zone}, after {moment}"
-            assert following is not None
-            assert trigger.latest(following) == following
-            assert trigger.latest(following - timedelta(microseconds=1)) == moment
-            moment = following
+        compare(given, zone, begin, END, PER_STRETCH)
 
 
 def fields(low: int, high: int, names: tuple[str, ...] = ()) -> st.SearchStrategy[Any]:
@@ -123,29 +82,56 @@ CRONTABS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @example({"minute": 0, "hour": "22-2"}, "Africa/Cairo")
 @example({"minute": 0, "hour": 7, "day_of_week": "fri-mon", "day_of_month": "1-7"}, "UTC")
 def test_a_crontab_is_due_when_celery_says(given: dict[str, Any], zone: str) -> None:
-    compare(crontab(**given), zone)
+    compare_stretches(crontab(**given), zone)
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "Africa/Cairo"])
-@pytest.mark.parametrize(
-    "given",
-    [{"minute": 30, "hour": "2,14"}, {"minute": 0, "hour": 0, "day_of_week": "fri-mon"}],
-    ids=str,
+SPARSE = st.one_of(st.integers(0, 59), st.sets(st.integers(0, 59), min_size=1, max_size=4))
+"""Minutes of crontabs that are few enough in a year to be compared one by one."""
+
+
+@settings(max_examples=12)
+@given(CRONTABS, SPARSE, st.sampled_from(ZONES))
+@example({"hour": "2,14"}, 30, "Europe/Berlin")
+@example({"hour": 0, "day_of_week": "fri-mon"}, 0, "Africa/Cairo")
+@example({"hour": "*"}, {0, 30}, "America/Havana")
+def test_a_crontab_is_due_when_celery_says_all_year(
+    given: dict[str, Any], minute: Any, zone: str
+) -> None:
+    compare(crontab(**given | {"minute": minute}), zone, *year_of(YEAR))
+
+
+@settings(max_examples=10)
+@given(st.integers(20, 60 * 24 * 10).map(lambda n: timedelta(minutes=n)), st.sampled_from(ZONES))
+@example(timedelta(days=1), "Africa/Cairo")
+@example(timedelta(hours=1), "America/New_York")
+def test_a_relative_interval_is_due_when_celery_says_all_year(length: timedelta, zone: str) -> None:
+    compare(schedule(length, relative=True), zone, *year_of(YEAR))
+
+
+@settings(max_examples=100)
+@given(
+    CRONTABS,
+    st.datetimes(datetime(YEAR, 2, 1), datetime(YEAR, 12, 31)),  # noqa: DTZ001 - made UTC below
+    st.integers(1, 10 * 86_400),
 )
-def test_a_crontab_is_due_when_celery_says_all_year(given: dict[str, Any], zone: str) -> None:
-    there = crontab(**given, app=APPS[zone])
-    trigger = trigger_of("entry", there)
-    moment = trigger.next(BEGIN)
-    while moment is not None and moment < END:
-        following = trigger.next(moment)
-        assert same(following, due(there, moment), zone)
-        moment = following
+@example({"minute": 0, "hour": 12}, datetime(YEAR, 3, 1, 12, 10), 600)  # noqa: DTZ001
+@example({"minute": 0, "hour": 12}, datetime(YEAR, 3, 1, 12, 10), 599)  # noqa: DTZ001
+def test_what_was_missed_is_sent_within_celerys_starting_deadline(
+    given: dict[str, Any], now: datetime, deadline: int
+) -> None:
+    app = Celery("proj", set_as_current=False, beat_cron_starting_deadline=deadline)
+    now = now.replace(tzinfo=UTC)
+    there = crontab(**given, app=app, nowfun=lambda: now)
+    missed = trigger_of("entry", crontab(**given, app=app)).latest(now)
+    before = datetime(YEAR - 9, 1, 1, tzinfo=UTC)
+    assert missed is not None
+    assert there.is_due(before).is_due == (now - missed <= timedelta(seconds=deadline))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.timedeltas(timedelta(milliseconds=10), timedelta(days=40)), st.sampled_from(ZONES))
 def test_an_interval_is_due_when_celery_says(length: timedelta, zone: str) -> None:
-    there = schedule(length, app=APPS[zone])
+    there = schedule(length, app=in_zone(zone))
     trigger = trigger_of("entry", there).anchored(BEGIN)
     for moment in islice(times(trigger, BEGIN), 20):
         assert trigger.next(moment) == due(there, moment)
@@ -167,7 +153,7 @@ LENGTHS = st.one_of(
 @example(timedelta(days=1), "America/Havana")
 @example(timedelta(hours=36), "America/New_York")
 def test_a_relative_interval_is_due_when_celery_says(length: timedelta, zone: str) -> None:
-    compare(schedule(length, relative=True), zone)
+    compare_stretches(schedule(length, relative=True), zone)
 
 
 def times(trigger: Trigger, after: datetime) -> Iterator[datetime]:
@@ -204,17 +190,17 @@ def test_a_schedule_of_another_class_is_refused_by_name() -> None:
 
 
 def test_what_has_no_time_of_its_own_is_refused() -> None:
-    assert "below one second" in refused(schedule(0.5, relative=True, app=APPS["UTC"]))
+    assert "below one second" in refused(schedule(0.5, relative=True, app=in_zone("UTC")))
     lord_howe = in_zone("Australia/Lord_Howe")
     hourly = refused(schedule(timedelta(hours=2), relative=True, app=lord_howe))
     assert "cannot follow the clocks of Australia/Lord_Howe" in hourly
-    assert "shortest interval" in refused(schedule(0.001, app=APPS["UTC"]))
+    assert "shortest interval" in refused(schedule(0.001, app=in_zone("UTC")))
 
 
 def test_nowfun_may_tell_the_present_in_any_zone_but_no_other_time() -> None:
     present = crontab(minute=0, nowfun=lambda: datetime.now(ZoneInfo("Asia/Tokyo")))
-    present.app = APPS["Europe/Berlin"]
-    plain = crontab(minute=0, app=APPS["Europe/Berlin"])
+    present.app = in_zone("Europe/Berlin")
+    plain = crontab(minute=0, app=in_zone("Europe/Berlin"))
     assert trigger_of("dawn", present) == trigger_of("dawn", plain)
-    other = crontab(minute=0, app=APPS["UTC"], nowfun=lambda: datetime(2020, 1, 1, tzinfo=UTC))
+    other = crontab(minute=0, app=in_zone("UTC"), nowfun=lambda: datetime(2020, 1, 1, tzinfo=UTC))
     assert "nowfun is" in refused(other)
