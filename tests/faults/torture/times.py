@@ -11,14 +11,17 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, available_timezones
 
+from tests.unit.contrib.celery_years import check_year
 from tests.unit.triggers.random_triggers import Cases, changes, check_days, in_minutes
 
 SHOWN = 20
+CELERY_EACH = 16
+"""One turn in so many also compares a year with Celery, which takes longer than all else in it."""
 EACH = 4
 """So many triggers around each change; then comes the next zone."""
 DESCRIPTION = """\
 Triggers at random around the changes of the clocks, and rules of weeks, months and years, against
-brute force minute by minute. Zones with the same clocks count as one. Each zone has its turn before
+brute force minute by minute; and Celery's schedules over a year against Celery itself. Zones with the same clocks count as one. Each zone has its turn before
 one comes again. Exits with 1 if there is a difference.
 """
 
@@ -30,7 +33,7 @@ class Tally:
         self.kinds: Counter[str] = Counter()
         self.zones: set[str] = set()
         self.changes: set[tuple[str, datetime]] = set()
-        self.minutes = self.refused = 0
+        self.minutes = self.refused = self.celerys = 0
         self.broken: list[str] = []
 
     def __str__(self) -> str:
@@ -81,6 +84,12 @@ def _look(tally: Tally, zone: str, change: datetime, seed: int) -> None:
         check_days(seed)
     except Exception as error:
         tally.broken.append(f"days {seed}: {type(error).__name__}: {error}"[:1_000])
+    if seed % CELERY_EACH == 0:
+        tally.kinds["years of Celery's"] += 1
+        try:
+            tally.celerys += check_year(zone, change.year, seed)
+        except Exception as error:
+            tally.broken.append(f"Celery {seed}: {type(error).__name__}: {error}"[:1_000])
     tally.zones.add(zone)
     tally.changes.add((zone, change))
 
@@ -112,6 +121,7 @@ def _show(tally: Tally, zones: dict[str, list[datetime]], took: float) -> None:
         **{kind: f"{times:,}" for kind, times in sorted(tally.kinds.items())},
         "refused": f"{tally.refused:,}",
         "minutes compared": f"{tally.minutes:,}",
+        "occurrences compared with Celery": f"{tally.celerys:,}",
         "zones with clocks of their own": f"{len(tally.zones)} of {len(zones)}",
         "changes": f"{len(tally.changes)} of {sum(map(len, zones.values()))}",
         "differences": f"{len(tally.broken)}",

@@ -81,7 +81,8 @@ def check_year(zone: str, year: int, seed: int) -> int:
         try:
             walked += compare(given, zone, *year_of(year))
         except InvalidSchedule as error:  # clocks that change by less than an hour
-            assert "cannot follow the clocks" in str(error), error
+            if "cannot follow the clocks" not in str(error):
+                raise
     return walked
 
 
