@@ -21,8 +21,9 @@ EACH = 4
 """So many triggers around each change; then comes the next zone."""
 DESCRIPTION = """\
 Triggers at random around the changes of the clocks, and rules of weeks, months and years, against
-brute force minute by minute; and Celery's schedules over a year against Celery itself. Zones with the same clocks count as one. Each zone has its turn before
-one comes again. Exits with 1 if there is a difference.
+brute force minute by minute; and Celery's schedules, over a year, against Celery itself. Zones with
+the same clocks count as one. Each zone has its turn before one comes again. Exits with 1 if there
+is a difference.
 """
 
 
