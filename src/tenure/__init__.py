@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tenure.backends.handed_in import RedisClient
+    from tenure.backends.redis_client import RedisClient
     from tenure.errors import (
         BeyondHistory,
         Cancelled,
@@ -157,7 +157,7 @@ _WHERE = {
     "NotFound": "tenure.errors",
     "Occurrence": "tenure.model",
     "ProcessDied": "tenure.errors",
-    "RedisClient": "tenure.backends.handed_in",
+    "RedisClient": "tenure.backends.redis_client",
     "Relay": "tenure.events.relay",
     "ResultNotKept": "tenure.errors",
     "ResultTimeout": "tenure.errors",

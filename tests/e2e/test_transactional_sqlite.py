@@ -15,7 +15,7 @@ import sqlalchemy
 
 from tenure import ConfigError, Leases, Scheduler
 from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.lent import LentFile
+from tenure.backends.sqlite.task_transaction import LentFile
 from tests.e2e.test_transactional import a_scheduler, ended, insert, orders
 from tests.e2e.test_transactional import own_file as own_file  # noqa: PLC0414 - a fixture
 

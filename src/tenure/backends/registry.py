@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tenure.backends.base import Backend, LeaseBackend, Place, Scheme
 from tenure.backends.engines import made_by, url_of
-from tenure.backends.handed_in import RedisClient
+from tenure.backends.redis_client import RedisClient
 from tenure.backends.urls import (
     POSTGRES,
     REDIS,
@@ -182,7 +182,7 @@ _SCHEMES = {
     **dict.fromkeys(POSTGRES, Scheme(_postgres)),
     **dict.fromkeys(REDIS, Scheme(_redis, leases_only=True)),
 }
-"""Tenure's own. Any other scheme is looked up among the installed packages (outside.py)."""
+"""Tenure's own. Any other scheme is looked up among the installed packages (entry_points.py)."""
 
 
 def _scheme(url: str, forms: str = _FORMS) -> Scheme:
@@ -196,12 +196,14 @@ def _scheme(url: str, forms: str = _FORMS) -> Scheme:
 
 
 def _outside(name: str, forms: str) -> Scheme:
-    from tenure.backends import outside  # reads the metadata of all packages that are installed
+    from tenure.backends import (
+        entry_points,  # reads the metadata of all packages that are installed
+    )
 
-    scheme = outside.find(name)
+    scheme = entry_points.find(name)
     if scheme is None:
         what = f"unknown URL scheme {name!r}" if is_word(name) else "this URL's scheme is unknown"
-        more = ", ".join(outside.installed())
+        more = ", ".join(entry_points.installed())
         raise ConfigError(
             f"{what}. Known forms: {forms}." + (f" Other packages provide {more}." if more else "")
         )

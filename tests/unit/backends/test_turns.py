@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenure.backends.shared.turns import FAR, MOST_TENANTS, NEAR, REST, Turns, in_turn
+from tenure.backends.shared.schedule_turns import FAR, MOST_TENANTS, NEAR, REST, Turns, in_turn
 from tenure.model import DueBatch, DueSchedule
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

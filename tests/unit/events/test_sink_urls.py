@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tenure.errors import ConfigError
-from tenure.events.sinks import outside
+from tenure.events.sinks import entry_points
 from tenure.events.sinks.base import SinkPlace, SinkScheme
 from tenure.events.sinks.registry import parse
 from tenure.events.sinks.urls import shown
@@ -142,8 +142,8 @@ def test_secrets_may_be_in_a_file(tmp_path: Path) -> None:
 
 
 def _entry(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    entries = [EntryPoint("mine", value, outside.GROUP) for value in values]
-    monkeypatch.setattr(outside, "entry_points", lambda group: entries)
+    entries = [EntryPoint("mine", value, entry_points.GROUP) for value in values]
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: entries)
 
 
 def _fails(place: SinkPlace) -> object:
@@ -180,6 +180,6 @@ def test_two_packages_with_one_scheme_are_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_others_cannot_replace_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [EntryPoint("kafka", f"{HERE}:FAILING", outside.GROUP)]
-    monkeypatch.setattr(outside, "entry_points", lambda group: entries)
+    entries = [EntryPoint("kafka", f"{HERE}:FAILING", entry_points.GROUP)]
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: entries)
     assert callable(parse(SinkPlace("kafka://host", SystemClock())))

@@ -20,7 +20,7 @@ from tenure.backends.memory.schedules import MemorySchedules
 from tenure.backends.memory.summaries import MemorySummaries
 from tenure.backends.memory.tables import MemoryTables
 from tenure.backends.memory.wakeups import MemoryWakeups
-from tenure.backends.shared.once import Once
+from tenure.backends.shared.single_use import Once
 from tenure.model import Finding, Pending, Severity
 from tenure.process.clock import Clock, SystemClock
 

@@ -12,7 +12,7 @@ from tenure.backends.memory.tables import MemoryTables
 from tenure.backends.shared import rows
 from tenure.backends.shared.conflicts import changed, is_renamed, taken
 from tenure.backends.shared.history import check_covered
-from tenure.backends.shared.turns import MOST_TENANTS, Turns, in_turn
+from tenure.backends.shared.schedule_turns import MOST_TENANTS, Turns, in_turn
 from tenure.errors import NotFound
 from tenure.model import (
     BACKLOG_COUNTED,

@@ -44,7 +44,7 @@ from tenure.backends.postgres.summaries import PostgresSummaries
 from tenure.backends.postgres.user_transaction import IDENTITY, Borrowed
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.backends.shared import copy_marks
-from tenure.backends.shared.once import Once
+from tenure.backends.shared.single_use import Once
 from tenure.errors import ConfigError, SchemaMismatch, StoreError
 from tenure.model import Finding, Pending, RoleScript
 from tenure.process.clock import Clock, SystemClock

@@ -16,7 +16,7 @@ from psycopg.rows import DictRow
 
 from tenure.backends.postgres.statements import PACKAGE, Rows, Transactions
 from tenure.backends.shared import sql
-from tenure.backends.shared.uncancelled import ended
+from tenure.backends.shared.driver_calls import ended
 from tenure.errors import StoreError
 from tenure.process.clock import SystemClock
 

@@ -24,7 +24,8 @@ from tenure.backends.postgres.connections.connection import has_news, liveness
 from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.errors import translate
 from tenure.backends.postgres.lending_texts import LendingTexts, Line
-from tenure.backends.postgres.lent import (
+from tenure.backends.postgres.runs import PostgresRuns
+from tenure.backends.postgres.task_transaction import (
     LIMIT,
     AsyncLent,
     Lent,
@@ -32,7 +33,6 @@ from tenure.backends.postgres.lent import (
     OwnConnection,
     explained,
 )
-from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.shared.lending import Places
 from tenure.process.clock import SystemClock
 

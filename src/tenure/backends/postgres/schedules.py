@@ -23,7 +23,7 @@ from tenure.backends.shared import conflicts
 from tenure.backends.shared import rows as from_rows
 from tenure.backends.shared.claim_turns import NOBODY
 from tenure.backends.shared.history import check_covered
-from tenure.backends.shared.turns import MOST_TENANTS, Turns, in_turn
+from tenure.backends.shared.schedule_turns import MOST_TENANTS, Turns, in_turn
 from tenure.errors import Conflict, NotFound, StoreError
 from tenure.model import (
     BACKLOG_COUNTED,

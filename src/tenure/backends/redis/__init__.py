@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from tenure.backends.address import NOWHERE
-from tenure.backends.handed_in import PREFIX
 from tenure.backends.redis import rights, target
 from tenure.backends.redis.client import bounded, close
 from tenure.backends.redis.damage import scanned
@@ -14,7 +13,8 @@ from tenure.backends.redis.diagnose import diagnose
 from tenure.backends.redis.keys import Keys
 from tenure.backends.redis.leases import RedisLeases
 from tenure.backends.redis.wakeups import RedisWakeups
-from tenure.backends.shared.once import Once
+from tenure.backends.redis_client import PREFIX
+from tenure.backends.shared.single_use import Once
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.model import Finding, Pending, RoleScript, Severity
 from tenure.process.clock import Clock, SystemClock

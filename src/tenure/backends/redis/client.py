@@ -14,7 +14,7 @@ from redis import exceptions
 from tenure.backends.address import NOWHERE
 from tenure.backends.redis.target import LIMIT
 from tenure.backends.shared.causes import alone, caused
-from tenure.backends.shared.uncancelled import apart
+from tenure.backends.shared.driver_calls import apart
 from tenure.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from tenure.backends.base import OWN
-from tenure.backends.handed_in import PREFIX
+from tenure.backends.redis_client import PREFIX
 
 FINISHED = 7 * 86_400.0
 """After so many seconds Redis itself drops a lease that was released, if no process of ours has

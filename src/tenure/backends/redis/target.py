@@ -24,8 +24,8 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from tenure.backends.handed_in import PREFIX, check_prefix
 from tenure.backends.redis.urls import Host, Url, addresses, split
+from tenure.backends.redis_client import PREFIX, check_prefix
 from tenure.backends.urls import check_redis_database, shown
 from tenure.errors import ConfigError
 

@@ -20,9 +20,9 @@ from tenure.backends.redis.client import FAILURES, bounded, close
 from tenure.backends.redis.keys import Keys
 from tenure.backends.redis.target import Target, again
 from tenure.backends.redis.topology import home
+from tenure.backends.shared.driver_calls import ended
 from tenure.backends.shared.throttle import Floods, ThrottledCallbacks
 from tenure.backends.shared.tls_close import finished, said
-from tenure.backends.shared.uncancelled import ended
 from tenure.errors import StoreError
 from tenure.process.clock import Clock
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tenure.backends.address import Address
 from tenure.backends.base import CopyMark, Joined
 from tenure.backends.shared import copy_marks
-from tenure.backends.shared.once import Once
+from tenure.backends.shared.single_use import Once
 from tenure.backends.sqlite import migrate as migrations
 from tenure.backends.sqlite.after_commit import Afterwards
 from tenure.backends.sqlite.audit import SQLiteAudit

@@ -6,7 +6,7 @@ transaction that reads first and writes later may find that it can no longer wri
 up, another thread interrupts it, rolls it back and makes the connection read-only, whatever the
 task is doing: the lock is free, and nothing that the task does later is written.
 
-Nothing of a task is left for the next: temporary tables, functions, pragmas (lent.py).
+Nothing of a task is left for the next: temporary tables, functions, pragmas (task_transaction.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from tenure.backends.base import AsyncLentTransaction
 from tenure.backends.shared.lending import Pauses, Places, only_writer
 from tenure.backends.sqlite.connection import Connection
-from tenure.backends.sqlite.lent import Conclude, LentFile
+from tenure.backends.sqlite.task_transaction import Conclude, LentFile
 from tenure.errors import ConfigError
 from tenure.process.clock import SystemClock
 

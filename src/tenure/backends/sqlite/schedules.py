@@ -21,7 +21,7 @@ from tenure.backends.shared.event_rows import as_text
 from tenure.backends.shared.history import check_covered
 from tenure.backends.sqlite import claims
 from tenure.backends.sqlite.connection import Transactions
-from tenure.backends.sqlite.due import DueSchedules, statements, time_of
+from tenure.backends.sqlite.due_schedules import DueSchedules, statements, time_of
 from tenure.backends.sqlite.firings import rows
 from tenure.backends.sqlite.office import SQLiteOffice
 from tenure.backends.sqlite.wakeups import Sends

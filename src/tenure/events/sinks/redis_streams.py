@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tenure.backends.shared.uncancelled import apart
+from tenure.backends.shared.driver_calls import apart
 from tenure.backends.urls import check_server, is_redis_database
 from tenure.errors import ConfigError, StoreError
 from tenure.events.cloudevents import binary

@@ -16,7 +16,7 @@ _SCHEMES = {
     **dict.fromkeys(redis_streams.SCHEMES, SinkScheme(redis_streams.parse)),
     "webhook": SinkScheme(webhook.parse),
 }
-"""Tenure's own. Any other scheme is looked up among the installed packages (outside.py)."""
+"""Tenure's own. Any other scheme is looked up among the installed packages (entry_points.py)."""
 
 
 def parse(place: SinkPlace) -> Callable[[], Sink]:
@@ -28,12 +28,12 @@ def parse(place: SinkPlace) -> Callable[[], Sink]:
 
 
 def _outside(name: str) -> SinkScheme:
-    from tenure.events.sinks import outside  # reads the metadata of all packages
+    from tenure.events.sinks import entry_points  # reads the metadata of all packages
 
-    scheme = outside.find(name)
+    scheme = entry_points.find(name)
     if scheme is None:
         what = f"unknown sink {name!r}" if is_word(name) else "this URL's scheme is unknown"
-        more = ", ".join(outside.installed())
+        more = ", ".join(entry_points.installed())
         raise ConfigError(
             f"{what}. Known forms: {FORMS}." + (f" Other packages provide {more}." if more else "")
         )

@@ -19,7 +19,7 @@ from psycopg.waiting import READY_R, READY_W, Ready, Wait
 
 from tenure.backends.postgres.errors import translate
 from tenure.backends.postgres.moments import understand
-from tenure.backends.shared.uncancelled import apart
+from tenure.backends.shared.driver_calls import apart
 
 if TYPE_CHECKING:
     from psycopg._pipeline_base import PendingResult

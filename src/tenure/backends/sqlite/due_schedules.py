@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
 
+from tenure.backends.shared.schedule_turns import MOST_TENANTS, Turns, in_turn
 from tenure.backends.shared.sql import load
-from tenure.backends.shared.turns import MOST_TENANTS, Turns, in_turn
 from tenure.model import DueBatch, DueSchedule
 from tenure.process.clock import EPOCH, Clock, from_micros, to_micros
 

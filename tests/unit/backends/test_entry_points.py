@@ -108,7 +108,7 @@ def test_nothing_is_looked_up_for_schemes_that_are_known() -> None:
         import sys, tenure
         tenure.Scheduler("sqlite:///x.db", leases="redis://cache")
         tenure.Scheduler("postgresql://db/app")
-        heavy = {"psycopg", "redis", "sqlite3", "tenure.backends.outside"}
+        heavy = {"psycopg", "redis", "sqlite3", "tenure.backends.entry_points"}
         assert not heavy & set(sys.modules), heavy & set(sys.modules)
     """
     subprocess.run([sys.executable, "-c", dedent(code)], check=True)
