@@ -9,7 +9,7 @@ from tenure.triggers.cron import Cron, cron
 from tenure.triggers.every import Every, every
 from tenure.triggers.explain import Explanation, Reason
 from tenure.triggers.rrule import RRule, rrule
-from tenure.triggers.stored import KNOWN, dump, fingerprint, kind_of, kinds, load
+from tenure.triggers.stored_form import KNOWN, dump, fingerprint, kind_of, kinds, load
 from tenure.triggers.text import as_trigger, parse
 
 __all__ = [

@@ -12,9 +12,9 @@ from tenure.triggers import moments
 from tenure.triggers.base import Bounded
 from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
+from tenure.triggers.local_times import Policy, Walls, following, preceding
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
-from tenure.triggers.walls import Policy, Walls, following, preceding
 
 _KEYS = KEYS | {"type", "v", "time", "keep"}
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tenure.triggers import jitter as jitters
 from tenure.triggers.calendar import within_calendar
+from tenure.triggers.exclusions import Runs
+from tenure.triggers.local_times import INSTANT, Policy, Walls, skipped, stands_for
 from tenure.triggers.options import Options
-from tenure.triggers.runs import Runs
-from tenure.triggers.walls import INSTANT, Policy, Walls, skipped, stands_for
 from tenure.triggers.zones import Jump
 
 if TYPE_CHECKING:

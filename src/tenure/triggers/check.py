@@ -13,9 +13,9 @@ from tenure.triggers import moments
 from tenure.triggers.base import Bounded
 from tenure.triggers.cron_days import Times
 from tenure.triggers.effort import affordable, spend
-from tenure.triggers.frequent import Frequent
+from tenure.triggers.frequent_times import Frequent
+from tenure.triggers.local_times import INSTANT, Walls
 from tenure.triggers.recurrence import Recurrence
-from tenure.triggers.walls import INSTANT, Walls
 from tenure.triggers.zones import jumps
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,9 +19,9 @@ from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.cron_days import Times, days_of
 from tenure.triggers.cron_dialects import Dialect, read_dialect
 from tenure.triggers.cron_fields import read, split
+from tenure.triggers.local_times import Policy, Walls, following, preceding
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
-from tenure.triggers.walls import Policy, Walls, following, preceding
 
 _KEYS = KEYS | {"type", "v", "expression", "dialect"}
 

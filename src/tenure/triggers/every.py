@@ -18,10 +18,10 @@ from tenure.triggers.base import Bounded
 from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.interval import Interval, Unit
+from tenure.triggers.local_times import INSTANT, Policy, Walls, following, preceding
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone
 from tenure.triggers.steps import Steps
-from tenure.triggers.walls import INSTANT, Policy, Walls, following, preceding
 
 _TICK = timedelta(milliseconds=1)
 _KEYS = (KEYS - {"start"}) | {"type", "v", "seconds", "days", "months", "anchor", "from_start"}

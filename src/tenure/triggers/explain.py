@@ -10,9 +10,9 @@ from typing import Any
 from tenure.errors import ConfigError
 from tenure.process.clock import SystemClock
 from tenure.triggers.base import Bounded
+from tenure.triggers.local_times import INSTANT, Policy, Walls, contains, skipped
 from tenure.triggers.moments import resolve, show, show_clock, show_wall
 from tenure.triggers.options import Options
-from tenure.triggers.walls import INSTANT, Policy, Walls, contains, skipped
 from tenure.triggers.zones import Jump, change, change_at, to_utc
 
 MOST_LEFT_OUT = 3

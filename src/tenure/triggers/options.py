@@ -13,8 +13,8 @@ from tenure.printable import brief
 from tenure.triggers import jitter as jitters
 from tenure.triggers import moments, zones
 from tenure.triggers.effort import spend
+from tenure.triggers.local_times import INSTANT, Policy
 from tenure.triggers.moments import Given
-from tenure.triggers.walls import INSTANT, Policy
 
 Gap = Literal["after", "skip"]
 Fold = Literal["first", "second", "both"]

@@ -14,14 +14,14 @@ from tenure.triggers.base import Bounded
 from tenure.triggers.calendar import within_calendar
 from tenure.triggers.check import check_keys, check_occurs, check_version
 from tenure.triggers.clock import clock_of
-from tenure.triggers.counted import Counted
 from tenure.triggers.effort import affordable
-from tenure.triggers.frequent import Frequent
+from tenure.triggers.frequent_times import Frequent
+from tenure.triggers.local_times import Policy, Walls, following, preceding
 from tenure.triggers.moments import Given
 from tenure.triggers.options import KEYS, PLAIN, Fold, Gap, Options, Zone, listed
 from tenure.triggers.recurrence import Recurrence
+from tenure.triggers.rrule_count import Counted
 from tenure.triggers.rrule_text import DAILY, HOURLY, Parts
-from tenure.triggers.walls import Policy, Walls, following, preceding
 
 _KEYS = KEYS | {"type", "v", "rule", "last"}
 _NEVER = datetime.max  # noqa: DTZ901 - a local time

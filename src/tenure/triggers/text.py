@@ -24,7 +24,7 @@ from tenure.triggers.base import Trigger
 from tenure.triggers.cron import cron
 from tenure.triggers.every import every
 from tenure.triggers.rrule import rrule
-from tenure.triggers.stored import load
+from tenure.triggers.stored_form import load
 
 _OPTION = re.compile(r"(tz|start|end|except_dates|jitter|gap|fold|dialect|immediately|keep)=(\S*)")
 _UNITS = {

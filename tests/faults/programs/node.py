@@ -12,7 +12,7 @@ from typing import Any
 
 from tenure import Relay, Run, Scheduler, Settings, every
 from tenure.facts import Fact
-from tenure.triggers import Every, stored
+from tenure.triggers import Every, stored_form
 from tests.faults.programs.common import Options, start
 
 
@@ -43,7 +43,7 @@ def make(options: Options) -> Scheduler:
         on_crash, overlap, …: as they are
     """
     for name in options.get("triggers", []):
-        stored._TYPES[name], stored.KNOWN[name] = Every, (1,)
+        stored_form._TYPES[name], stored_form.KNOWN[name] = Every, (1,)
     if options.get("survey"):
         from tenure.observe import survey
 

@@ -15,7 +15,7 @@ from tenure.model import Change, Fence, Overlap, Schedule, ScheduleSpec
 from tenure.node import background, ticker
 from tenure.node.service import Surroundings
 from tenure.node.ticker import CROWDED, PUT_OFF, Ticker
-from tenure.triggers import dump, every, runs
+from tenure.triggers import dump, every, exclusions
 from tests.unit.node.services import listening
 from tests.unit.node.ticking import FENCE, QUIET, World, ticks
 
@@ -252,7 +252,8 @@ async def test_ordinary_plan_never_leaves_the_loop(leader: Leader) -> None:
 async def test_what_takes_long_each_time_is_not_tried_on_the_loop_again(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "MOST", 0)  # too many in a row to be found: each time they are passed
+    # Too many in a row to be found: each time they are passed.
+    monkeypatch.setattr(exclusions, "MOST", 0)
     begin = leader.clock.now()
     seconds = [begin + timedelta(seconds=n) for n in range(1, 7_000) if n % 600]
     trigger = every(seconds=1, start=begin, except_dates=seconds)

@@ -12,7 +12,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from tenure.errors import InvalidTrigger
 from tenure.triggers import Trigger, at, cron, every, zones
-from tenure.triggers.walls import INSTANT
+from tenure.triggers.local_times import INSTANT
 
 COMPARED = 100
 _CRON = ("second", "minute", "hour", "day", "month", "day_of_week")

@@ -6,9 +6,9 @@ from datetime import date, datetime, time, tzinfo
 from typing import TYPE_CHECKING
 
 from tenure.triggers.effort import AtMost, Exhausted, spend
+from tenure.triggers.local_times import INSTANT
 from tenure.triggers.moments import resolve
 from tenure.triggers.stretches import Stretches
-from tenure.triggers.walls import INSTANT
 
 if TYPE_CHECKING:
     from tenure.triggers.base import Bounded

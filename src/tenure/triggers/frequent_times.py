@@ -12,7 +12,7 @@ from math import gcd
 
 from tenure.triggers.clock import PARTS, Clock
 from tenure.triggers.effort import spend
-from tenure.triggers.periods_met import Met
+from tenure.triggers.frequent_periods import Met
 from tenure.triggers.recurrence import MOST_IN_A_PERIOD, too_many
 from tenure.triggers.recurrence_days import days_of
 from tenure.triggers.rrule_text import DAILY, HOURLY, MINUTELY, SECONDLY, Parts

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tenure.triggers.clock import Clock
 from tenure.triggers.effort import spend
-from tenure.triggers.walls import Policy, Walls, contains, instant
+from tenure.triggers.local_times import Policy, Walls, contains, instant
 from tenure.triggers.zones import Jump, jumps
 
 
