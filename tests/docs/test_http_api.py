@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tenure.web.api.everything import TABLE
+from tenure.web.api.operations import TABLE
 from tenure.web.api.table import Operation, Version
 from tests.docs.markdown import ROOT
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from tenure import AsyncScheduler
 from tenure.web import dashboard
-from tenure.web.arriving import MOST_CONNECTIONS
+from tenure.web.client_timeouts import MOST_CONNECTIONS
 from tests.e2e.command import PATIENCE, node, tenure, until
 from tests.support.browser import chromium
 from tests.support.dashboard import NAME, crawled, done, fill, filled

@@ -22,7 +22,7 @@ from tenure import (
     at,
     every,
 )
-from tenure.scheduler import following
+from tenure.scheduler import group_membership
 from tests.e2e.command import until
 from tests.e2e.test_joining import eyes
 from tests.e2e.test_joining import postgres_url as postgres_url  # noqa: PLC0414 - a fixture
@@ -175,7 +175,7 @@ def test_consumer_that_waits_is_woken_and_stopped(
     scheduler: Scheduler, url: str, alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that has no node: it does not depend on looking now and then."""
-    monkeypatch.setattr(following, "LOOK_EVERY", 600.0)
+    monkeypatch.setattr(group_membership, "LOOK_EVERY", 600.0)
     other = Scheduler(url, namespace=scheduler.namespace) if alone else scheduler
     seen, stopped = threading.Event(), threading.Event()
     with scheduler, other.consumer("ledger", group="billing") as consumer:

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tenure import AsyncScheduler, Leases
-from tenure.web.api.everything import TABLE
+from tenure.web.api.operations import TABLE
 from tenure.web.api.table import Operation
 from tests.e2e.http_api import Api, application
 

@@ -15,7 +15,7 @@ import pytest
 
 from tenure import LeaseHeld, Leases, StoreUnavailable, single_instance
 from tenure.leases.keeping import Keeping
-from tenure.node.unanswered import REASON
+from tenure.node.unanswered_calls import REASON
 from tests.faults.test_blocking_leases import SLACK, Place, open_place
 
 pytestmark = pytest.mark.faults

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from tenure.cli.anywhere import behind_the_command
 from tenure.cli.errors import GIVEN, told_plainly
+from tenure.cli.option_order import behind_the_command
 
 # Each command is the object of that name in the module of that name. The line beside it is here,
 # so that the list of commands can be shown without importing them.

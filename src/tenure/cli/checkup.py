@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tenure.backends.address import NOWHERE, Address, program
 from tenure.cli.events.checks import check_groups, check_log, check_relays
-from tenure.cli.hung import check_hung
+from tenure.cli.hung_runs import check_hung
 from tenure.cli.lease_output import state
 from tenure.cli.opened import Opened
 from tenure.cli.skew import check_skews

@@ -29,7 +29,7 @@ from tenure.backends.urls import scheme_of
 from tenure.cli.output import say
 from tenure.cli.recording import recorded
 from tenure.node.names import LEADER
-from tenure.schedules.known import on_record
+from tenure.schedules.known_names import on_record
 
 if TYPE_CHECKING:  # imported when they are used: commands that only look need no triggers
     from tenure.schedules.drafts import Drafts

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tenure.cli.notices import notice, of_log, set_up_logging
-from tenure.cli.relaying import how, relay_of, sinks
+from tenure.cli.relay_options import how, relay_of, sinks
 from tenure.cli.run import INTERRUPTED
 from tenure.cli.store import Store, of_store_and_leases
 from tenure.model.version import VERSION

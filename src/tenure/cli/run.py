@@ -17,7 +17,7 @@ from tenure.cli.dashboard import beside_node
 from tenure.cli.errors import GIVEN, Failed
 from tenure.cli.notices import notice, of_log, set_up_logging
 from tenure.cli.numbers import Whole
-from tenure.cli.relaying import relay_of, sinks
+from tenure.cli.relay_options import relay_of, sinks
 from tenure.cli.reload import run_again_and_again
 from tenure.cli.store import both, chosen_for_code
 from tenure.model.version import VERSION

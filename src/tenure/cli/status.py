@@ -15,7 +15,7 @@ from tenure.backends.address import program
 from tenure.cli.events.groups import unread
 from tenure.cli.events.output import group_json, relay_json
 from tenure.cli.events.relays import trouble
-from tenure.cli.hung import hung_lines, is_ready, number_of
+from tenure.cli.hung_runs import hung_lines, is_ready, number_of
 from tenure.cli.lease_output import state
 from tenure.cli.opened import Opened
 from tenure.cli.output import Page, iso, print_json, when

@@ -11,7 +11,7 @@ from tenure.events.sinks.base import Sink, SinkPlace
 from tenure.events.sinks.urls import scheme_of, shown
 from tenure.printable import brief
 from tenure.process.clock import Clock, SystemClock
-from tenure.tasks.emitting import check_topic
+from tenure.tasks.event_checks import check_topic
 
 BATCH, BATCH_MOST = 1_000, 10_000
 TRIES_MOST = 1_000

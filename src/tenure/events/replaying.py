@@ -10,7 +10,7 @@ from tenure.errors import ConfigError, Conflict, NotFound
 from tenure.model import EventGroup
 from tenure.printable import brief
 from tenure.tasks.arguments import ID_MOST, check_name, whole
-from tenure.tasks.emitting import check_topic
+from tenure.tasks.event_checks import check_topic
 
 _END = datetime(9999, 1, 1, tzinfo=UTC)
 """After all events."""

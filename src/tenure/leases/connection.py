@@ -20,7 +20,7 @@ from tenure.node.keeper import Keeper
 from tenure.node.pruner import Pruner
 from tenure.node.service import Surroundings
 from tenure.node.stages import Stages
-from tenure.node.unanswered import Unanswered
+from tenure.node.unanswered_calls import Unanswered
 from tenure.process.clock import Clock
 from tenure.process.loop_thread import STOPPED, LoopThread
 from tenure.process.threads import Threads

@@ -41,7 +41,7 @@ from tenure.node.canceller import Canceller
 from tenure.node.census import Census
 from tenure.node.death_watch import DeathWatch
 from tenure.node.elector import Elector
-from tenure.node.hung import HungRuns
+from tenure.node.hung_runs import HungRuns
 from tenure.node.keeper import Keeper
 from tenure.node.presence import PRESENCE, Presence
 from tenure.node.reaper import Reaper

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 
 from tenure.backends.base import RunStore
 from tenure.model import OnCrash, RunRecord
-from tenure.node.hung import HungRuns
+from tenure.node.hung_runs import HungRuns
 from tenure.node.results import Claim, Results
 from tenure.node.run_locks import RunLocks
 from tenure.node.service import Service, Surroundings

@@ -20,8 +20,8 @@ from tenure.node.node import Node
 from tenure.observe import catalogue as c
 from tenure.observe.calls import LEASES, STORE, listening
 from tenure.observe.catalogue import METRICS, OF_STORE, Metric
+from tenure.observe.fact_counter import Hearing
 from tenure.observe.health import ready
-from tenure.observe.hearing import Hearing
 from tenure.observe.pages import Expose
 from tenure.observe.survey import Found, Survey
 from tenure.observe.tally import MOST_SERIES, OTHER, Labels, Tally

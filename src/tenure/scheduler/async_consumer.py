@@ -11,7 +11,7 @@ from tenure.errors import TransactionLost
 from tenure.model import LoggedEvent
 from tenure.scheduler import transaction
 from tenure.scheduler.consumer import BATCH_ENDED
-from tenure.scheduler.following import Following
+from tenure.scheduler.group_membership import Following
 from tenure.scheduler.runtime import Runtime
 
 

@@ -15,11 +15,11 @@ from tenure.scheduler import transaction
 from tenure.scheduler.async_consumer import AsyncConsumer
 from tenure.scheduler.base import BaseScheduler
 from tenure.scheduler.blocking import Blocking
-from tenure.scheduler.following import IDLE
+from tenure.scheduler.group_membership import IDLE
 from tenure.scheduler.runtime import enabled
 from tenure.schedules.drafts import UNCHANGED, Entries, NewSchedule
 from tenure.schedules.editor import BACKFILL_LIMIT, Editor, stretch
-from tenure.tasks.emitting import emission
+from tenure.tasks.event_checks import emission
 from tenure.triggers import Explanation, Trigger
 
 T = TypeVar("T")

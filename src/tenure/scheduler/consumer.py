@@ -9,7 +9,7 @@ from typing import Any, Self
 from tenure.errors import TransactionLost
 from tenure.model import LoggedEvent
 from tenure.scheduler import transaction
-from tenure.scheduler.following import Following
+from tenure.scheduler.group_membership import Following
 from tenure.scheduler.runtime import Runtime
 
 BATCH_ENDED = (

@@ -10,8 +10,8 @@ from tenure.backends.base import Backend, Lender
 from tenure.process.loop_thread import LoopThread
 from tenure.process.threads import Threads
 from tenure.scheduler.claims import TransactionClaims
-from tenure.scheduler.homes import homes
 from tenure.scheduler.lending import lender
+from tenure.scheduler.task_locations import homes
 from tenure.settings import Settings
 from tenure.tasks.executor import Executor, Wrapper
 from tenure.tasks.registry import Tasks

@@ -41,12 +41,12 @@ from tenure.scheduler import transaction
 from tenure.scheduler.claims import TransactionClaims
 from tenure.scheduler.consumer_places import ConsumerPlaces
 from tenure.scheduler.execution import Execution
-from tenure.scheduler.following import Following
-from tenure.scheduler.homes import homes
+from tenure.scheduler.group_membership import Following
 from tenure.scheduler.lending import check_lending
-from tenure.scheduler.mistyped import Mistyped
 from tenure.scheduler.observers import Observers, Subject
 from tenure.scheduler.role import check_role
+from tenure.scheduler.task_locations import homes
+from tenure.scheduler.unknown_names import Mistyped
 from tenure.schedules.changes import trigger_of
 from tenure.schedules.control import RunControl, chosen_runs
 from tenure.schedules.declarations import collect

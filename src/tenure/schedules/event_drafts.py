@@ -11,7 +11,7 @@ from tenure.model import Content, Overlap, Schedule, ScheduleSpec
 from tenure.printable import brief
 from tenure.settings import Settings
 from tenure.tasks.arguments import check_name
-from tenure.tasks.emitting import checked
+from tenure.tasks.event_checks import checked
 from tenure.tasks.policy import Policy
 
 POLICIES = ("catch_up", "catch_up_limit", "catch_up_grace")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, get_type_hints
 from tenure.errors import Cancelled, ConfigError, InvalidEvent
 from tenure.model import Event, Kind, NewEvent, RunRecord
 from tenure.settings import EVENT_LIMIT
-from tenure.tasks.emitting import checked
+from tenure.tasks.event_checks import checked
 from tenure.tasks.run_log import RunLog
 from tenure.tasks.tracing import traceparent
 

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from tenure.errors import ConfigError
 from tenure.scheduler.async_scheduler import AsyncScheduler
-from tenure.web.arriving import MOST_CONNECTIONS, PunctualProtocol
+from tenure.web.client_timeouts import MOST_CONNECTIONS, PunctualProtocol
 from tenure.web.security.addresses import is_loopback
 
 PORT = 8642

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tenure.model import Attempt, Kind, Occurrence, RunRecord, RunState
+from tenure.web.descriptions import TONES
 from tenure.web.drawing.strip import Stretch
-from tenure.web.telling import TONES
 from tenure.words import span
 
 LATE = 1.0

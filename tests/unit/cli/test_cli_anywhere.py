@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tenure.cli import main
-from tenure.cli.anywhere import behind_the_command
+from tenure.cli.option_order import behind_the_command
 
 
 @pytest.mark.parametrize(

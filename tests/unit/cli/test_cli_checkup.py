@@ -18,7 +18,7 @@ from tenure.cli.checkup import (
     check_ticks,
     check_waiting,
 )
-from tenure.cli.hung import check_hung
+from tenure.cli.hung_runs import check_hung
 from tenure.cli.lease_output import state
 from tenure.cli.opened import Opened
 from tenure.cli.skew import check_skews

@@ -13,7 +13,7 @@ import pytest
 
 from tenure import InvalidSchedule, Scheduler, Tasks, every
 from tenure.errors import ConfigError
-from tenure.scheduler.homes import homes
+from tenure.scheduler.task_locations import homes
 from tenure.testing import testing
 
 

@@ -10,7 +10,7 @@ import pytest
 from tenure.schedules.changes import ORPHANED, PAUSED
 from tenure.schedules.planning import SET_ASIDE
 from tenure.web.api.description import description, possible_problems
-from tenure.web.api.everything import TABLE
+from tenure.web.api.operations import TABLE
 from tenure.web.api.page import readable
 from tenure.web.api.schedules import State
 from tenure.web.api.table import Operation, Version

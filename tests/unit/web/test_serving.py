@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 import pytest
 
 from tenure import AsyncScheduler
-from tenure.web import arriving, dashboard
+from tenure.web import client_timeouts, dashboard
 from tenure.web.security import forms
 from tenure.web.serving import beside, listen
 
@@ -67,7 +67,7 @@ UNUSED = HEAD.replace(b"POST", b"GET") + b"Content-Length: 50\r\n\r\n"
 def test_request_that_does_not_arrive_is_not_waited_for(
     sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(arriving, "ARRIVE_WITHIN", 0.5)
+    monkeypatch.setattr(client_timeouts, "ARRIVE_WITHIN", 0.5)
     with (
         caplog.at_level(logging.WARNING),
         serving() as place,
@@ -93,7 +93,7 @@ def test_form_that_does_not_arrive_is_refused_by_any_server(
 
 
 def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arriving, "READ_WITHIN", 0.5)
+    monkeypatch.setattr(client_timeouts, "READ_WITHIN", 0.5)
     page = b"GET /static/tenure.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving() as place, socket.socket() as idle:
         idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -109,7 +109,7 @@ def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_slow_clients_keep_nobody_out() -> None:
     """The one that has kept us waiting for longest has to go."""
-    many = arriving.MOST_CONNECTIONS + 50
+    many = client_timeouts.MOST_CONNECTIONS + 50
     with ExitStack() as stack, serving() as place:
         slow = [stack.enter_context(socket.create_connection(place, 60)) for _ in range(many)]
         for client in slow:

@@ -8,8 +8,8 @@ import click
 
 from tenure.cli.application import load_any
 from tenure.cli.errors import Failed
+from tenure.cli.imports.candidates import Found
 from tenure.cli.imports.delivery import Delivery, of_delivery
-from tenure.cli.imports.found import Found
 
 
 @click.command()

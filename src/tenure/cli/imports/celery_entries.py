@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tenure.cli.errors import Failed
-from tenure.cli.imports.found import FOR_REVIEW, Found
+from tenure.cli.imports.candidates import FOR_REVIEW, Found
 from tenure.errors import InvalidTrigger
 from tenure.triggers import Trigger, zones
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from tenure.cli.errors import Failed
+from tenure.cli.imports.candidates import FOR_REVIEW, Found
 from tenure.cli.imports.delivery import Delivery, of_delivery
-from tenure.cli.imports.found import FOR_REVIEW, Found
 from tenure.errors import InvalidTrigger
 from tenure.triggers import cron, zones
 

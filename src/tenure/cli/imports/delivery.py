@@ -12,7 +12,7 @@ import click
 
 from tenure.backends.address import NOWHERE
 from tenure.cli.errors import Failed
-from tenure.cli.imports.found import Found, checked
+from tenure.cli.imports.candidates import Found, checked
 from tenure.cli.output import print_json, say
 from tenure.process.clock import SystemClock
 from tenure.words import count

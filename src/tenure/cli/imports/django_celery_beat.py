@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tenure.cli.errors import Failed
+from tenure.cli.imports.candidates import Found
 from tenure.cli.imports.celery_entries import (
     WRONG,
     NotCarriedOver,
@@ -22,7 +23,6 @@ from tenure.cli.imports.celery_entries import (
     zone_of,
 )
 from tenure.cli.imports.delivery import Delivery, of_delivery
-from tenure.cli.imports.found import Found
 from tenure.errors import TenureError
 from tenure.process.clock import SystemClock
 from tenure.triggers import Trigger, at

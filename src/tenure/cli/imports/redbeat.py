@@ -11,6 +11,7 @@ import click
 
 from tenure.backends.urls import REDIS, check_server, scheme_of, shown, without_passwords
 from tenure.cli.errors import Failed
+from tenure.cli.imports.candidates import Found
 from tenure.cli.imports.celery_entries import (
     WRONG,
     NotCarriedOver,
@@ -22,7 +23,6 @@ from tenure.cli.imports.celery_entries import (
     zone_of,
 )
 from tenure.cli.imports.delivery import Delivery, of_delivery
-from tenure.cli.imports.found import Found
 from tenure.errors import TenureError
 from tenure.triggers import Trigger
 

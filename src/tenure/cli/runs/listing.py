@@ -7,14 +7,14 @@ from datetime import datetime
 import click
 
 from tenure.cli.errors import Failed
-from tenure.cli.hung import Hung, hung_among, with_hung
+from tenure.cli.hung_runs import Hung, hung_among, with_hung
 from tenure.cli.numbers import COUNT, ID
 from tenure.cli.opened import Opened
 from tenure.cli.output import Page, print_json, when
 from tenure.cli.runs.attempts import attempt_json, bar, progress_json, share, show_attempts
 from tenure.cli.runs.filters import Filter, of_runs
 from tenure.cli.runs.output import run_facts, run_json, summary, took
-from tenure.cli.runs.waiting import why_it_waits
+from tenure.cli.runs.wait_reasons import why_it_waits
 from tenure.cli.store import Store, as_json, of_store_and_leases
 from tenure.model import Attempt, Report, RunRecord, RunState
 from tenure.words import short

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenure.contrib.django.fresh import fresh_connections
+from tenure.contrib.django.connections import fresh_connections
 
 if TYPE_CHECKING:
     from tenure.contrib.django.project import ProjectScheduler, schedule, start_with_runserver, task

@@ -15,7 +15,7 @@ from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS
 
 from tenure.contrib.django import conf, store
-from tenure.contrib.django.fresh import fresh_connections
+from tenure.contrib.django.connections import fresh_connections
 from tenure.contrib.django.task_objects import as_function, is_task_object
 from tenure.errors import ConfigError
 from tenure.scheduler.consumer import Consumer

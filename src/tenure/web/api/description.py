@@ -10,7 +10,7 @@ import msgspec
 
 from tenure.model.version import VERSION
 from tenure.tasks.arguments import ID_MOST, KEY_MOST
-from tenure.web.api import everything, problems
+from tenure.web.api import operations, problems
 from tenure.web.api.table import Operation, Version
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -38,12 +38,12 @@ def describe(root: str = "") -> bytes:
 
 def description(root: str = "") -> dict[str, Any]:
     kinds: set[type[msgspec.Struct]] = {problems.ProblemDetails}
-    for operation in everything.TABLE:
+    for operation in operations.TABLE:
         kinds |= {k for k in (operation.answer, operation.body, operation.query) if k is not None}
     _, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     queries = {name: components.pop(name) for name in _queries()}
     paths: dict[str, dict[str, Any]] = {}
-    for operation in everything.TABLE:
+    for operation in operations.TABLE:
         query = {} if operation.query is None else queries[operation.query.__name__]
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
             operation, query
@@ -63,7 +63,7 @@ def description(root: str = "") -> dict[str, Any]:
 
 
 def _queries() -> set[str]:
-    return {o.query.__name__ for o in everything.TABLE if o.query is not None}
+    return {o.query.__name__ for o in operations.TABLE if o.query is not None}
 
 
 def _operation(operation: Operation, query: dict[str, Any]) -> dict[str, Any]:

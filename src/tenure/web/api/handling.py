@@ -24,7 +24,7 @@ from tenure.printable import field, one_line
 from tenure.scheduler.async_scheduler import AsyncScheduler
 from tenure.schedules.auditing import on_record
 from tenure.tasks.arguments import ID_MOST, KEY_MOST, idempotency_key
-from tenure.web.api import everything
+from tenure.web.api import operations
 from tenure.web.api.access import Access
 from tenure.web.api.description import describe
 from tenure.web.api.page import readable
@@ -56,7 +56,7 @@ _logger = logging.getLogger("tenure.web.api")
 def routes(access: AsyncScheduler) -> list[BaseRoute]:
     """All of the API, to be mounted under a path of its own."""
     asked, found = Access(access), dict[str, list[Operation]]()
-    for operation in everything.TABLE:
+    for operation in operations.TABLE:
         found.setdefault(operation.path, []).append(operation)
     return [
         _Page(("",), readable, "text/html; charset=utf-8"),

@@ -11,6 +11,7 @@ from tenure.model import PENDING, Attempt, AttemptOutcome, Kind, OnCrash, RunRec
 from tenure.web.api import cursors
 from tenure.web.api.access import Opened
 from tenure.web.api.problems import missing
+from tenure.web.api.run_condition import HungAnswer, Waits, hung, why_it_waits
 from tenure.web.api.table import Call, Operation
 from tenure.web.api.values import (
     Answer,
@@ -23,7 +24,6 @@ from tenure.web.api.values import (
     iso_or_none,
     stored_json,
 )
-from tenure.web.api.waiting import HungAnswer, Waits, hung, why_it_waits
 
 _NO_VALUE = ("", PENDING)
 

@@ -10,7 +10,7 @@ from math import log10
 
 from tenure.model import Occurrence, RunRecord
 from tenure.web.edits import Edit
-from tenure.web.why import to_occurrence
+from tenure.web.reasons import to_occurrence
 from tenure.words import span
 
 WIDTH, HEIGHT = 1000, 120

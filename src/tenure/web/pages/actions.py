@@ -21,7 +21,7 @@ from tenure.errors import Conflict, TenureError
 from tenure.model import NewAction, RunState
 from tenure.printable import field, one_line
 from tenure.schedules.auditing import on_record
-from tenure.web import telling
+from tenure.web import descriptions
 from tenure.web.auditing import place, who
 from tenure.web.pages import policies
 from tenure.web.pages.previews import MOST_BACKFILLED, stretch
@@ -154,7 +154,7 @@ async def difference(action: Action) -> str:
 
     schedule = await action.access.get(action.one("name"))
     if action.label == "change":
-        return f"trigger: {telling.rule(schedule)} → {action.one('trigger')}"
+        return f"trigger: {descriptions.rule(schedule)} → {action.one('trigger')}"
     changes = policies.read(schedule.spec, action.all)
     found = policies.difference(schedule, changes, await action.reader.ask(now_of))
     return "; ".join(f"{name}: {old} → {new}" for name, old, new in found)

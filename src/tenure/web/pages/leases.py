@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 from tenure.errors import NotFound
 from tenure.model import LeaseRecord, RunRecord, Tenure
 from tenure.node.names import LEADER, PRESENCE, RELAY
-from tenure.web import telling
+from tenure.web import descriptions
 from tenure.web.live import CLUSTER, RUNS
 from tenure.web.reading import Reader, Store, is_live
 from tenure.web.rendering import page
@@ -46,7 +46,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             after=after,
             last=found[SHOWN - 1].name if len(found) > SHOWN else None,
             locks=locks,
-            tones=telling.TONES,
+            tones=descriptions.TONES,
         )
 
     async def show(request: Request) -> Response:
@@ -68,7 +68,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             lease=record,
             state="free" if record is None else state(record, now),
             history=history,
-            tones=telling.TONES,
+            tones=descriptions.TONES,
             consequence=consequence(name),
         )
 

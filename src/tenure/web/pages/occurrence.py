@@ -15,12 +15,12 @@ from tenure.errors import InvalidTrigger, NotFound
 from tenure.model import Attempt, Kind, Occurrence, OccurrenceState, RunRecord, Schedule
 from tenure.schedules.changes import trigger_of
 from tenure.triggers import Explanation, moments
-from tenure.web import story, telling
+from tenure.web import descriptions, story
 from tenure.web.drawing.waterfall import WIDTH, waterfall
 from tenure.web.live import CHANGES, CLUSTER, RUNS
 from tenure.web.reading import Reader, Store
+from tenure.web.reasons import Asked, Why, to_occurrence, why, without_leader
 from tenure.web.rendering import page
-from tenure.web.why import Asked, Why, to_occurrence, why, without_leader
 
 LOOKED_AT = 50
 """Around a time: missed stretches begin before it."""
@@ -78,7 +78,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             to_occurrence=to_occurrence,
             occurs=occurs,
             left_out=occurrence is not None and occurrence.state is not OccurrenceState.FIRED,
-            tones=telling.TONES,
+            tones=descriptions.TONES,
         )
 
     return [Route("/occurrence", show)]

@@ -13,7 +13,7 @@ from tenure.model import CatchUp, OnCrash, Overlap, Schedule, ScheduleSpec
 from tenure.schedules.changes import counting_alike
 from tenure.schedules.drafts import Drafts
 from tenure.triggers import Cron, as_trigger, dump
-from tenure.web import telling
+from tenure.web import descriptions
 
 LONGEST = 200
 
@@ -104,8 +104,8 @@ def difference(
     change = Drafts().update(schedule, now, **changes)
     if change is None:
         return []
-    old = dict(telling.policies(schedule))
-    new = dict(telling.policies(replace(schedule, spec=change.spec)))
+    old = dict(descriptions.policies(schedule))
+    new = dict(descriptions.policies(replace(schedule, spec=change.spec)))
     names = [*old, *(name for name in new if name not in old)]
     pairs = [(name, old.get(name, "none"), new.get(name, "none")) for name in names]
     return [(name, before, after) for name, before, after in pairs if before != after]

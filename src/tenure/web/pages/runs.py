@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from tenure.errors import NotFound
 from tenure.model import PENDING, Attempt, RunRecord, RunState
 from tenure.node.names import PRESENCE
-from tenure.web import story, telling
+from tenure.web import descriptions, story
 from tenure.web.drawing.axis import took
 from tenure.web.drawing.waterfall import WIDTH, waterfall
 from tenure.web.live import RUNS
@@ -30,7 +30,7 @@ class Look:
     now: datetime
     run: RunRecord
     attempts: list[Attempt]
-    waits: telling.Waits | None
+    waits: descriptions.Waits | None
     hangs: str | None
 
 
@@ -68,7 +68,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             last=last,
             below=below,
             took=took,
-            tones=telling.TONES,
+            tones=descriptions.TONES,
             looked_at=LOOKED_AT,
             unfinished=UNFINISHED,
         )
@@ -81,11 +81,11 @@ def routes(reader: Reader) -> list[BaseRoute]:
             if not found:
                 raise NotFound(f"There is no run {run_id}, or it is so old that it was pruned.")
             now = await store.now()
-            waits = await telling.why_it_waits(store, found[0], now)
+            waits = await descriptions.why_it_waits(store, found[0], now)
             attempts = await store.runs.attempts(run_id)
             claimed = found[0].state is RunState.CLAIMED
             nodes = await store.leases.all(PRESENCE) if claimed else []
-            hangs = telling.where_it_hangs(nodes, found[0])
+            hangs = descriptions.where_it_hangs(nodes, found[0])
             return Look(now, found[0], attempts, waits, hangs)
 
         look = await reader.ask(ask)
@@ -103,7 +103,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             took=took(run),
             retried=run.state in (RunState.FAILED, RunState.LOST, RunState.CANCELLED),
             unfinished=run.state in UNFINISHED,
-            tones=telling.TONES,
+            tones=descriptions.TONES,
             steps=story.steps_of_run(run, look.attempts, look.now),
             rows=waterfall(story.phases(run, look.attempts, look.now)),
             width=WIDTH,

@@ -13,14 +13,14 @@ from starlette.routing import BaseRoute, Route
 from tenure.errors import InvalidTrigger, NotFound
 from tenure.model import DONE, AuditLine, Occurrence, RunRecord, Schedule, subject_of
 from tenure.triggers import Explanation
-from tenure.web import telling
+from tenure.web import descriptions
 from tenure.web.drawing.axis import HEIGHT, WIDTH, axis, took
 from tenure.web.edits import edits
 from tenure.web.live import CHANGES, RUNS
 from tenure.web.pages import policies
 from tenure.web.reading import Reader, Store
+from tenure.web.reasons import to_occurrence
 from tenure.web.rendering import page
-from tenure.web.why import to_occurrence
 
 PAST, FUTURE = 50, 10
 EDITS = 10
@@ -59,10 +59,10 @@ def routes(reader: Reader) -> list[BaseRoute]:
             topics=f"{CHANGES} {RUNS}",
             now=look.now,
             schedule=schedule,
-            state=telling.state(schedule),
-            rule=telling.rule(schedule),
-            target=telling.target(schedule),
-            policies=list(telling.policies(schedule)),
+            state=descriptions.state(schedule),
+            rule=descriptions.rule(schedule),
+            target=descriptions.target(schedule),
+            policies=list(descriptions.policies(schedule)),
             past=look.past,
             future=future,
             axis=axis(look.past, [each.moment for each in future], look.now, known),
@@ -75,7 +75,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             to_occurrence=to_occurrence,
             editable=policies.editable(schedule.spec),
             trigger_text=policies.trigger_text(schedule),
-            tones=telling.TONES,
+            tones=descriptions.TONES,
             key=secrets.token_hex(8),
         )
 

@@ -22,7 +22,7 @@ from tenure.model import (
     Sought,
 )
 from tenure.schedules.changes import ORPHANED
-from tenure.web import telling
+from tenure.web import descriptions
 from tenure.web.live import CHANGES, RUNS
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
@@ -122,14 +122,14 @@ def routes(reader: Reader) -> list[BaseRoute]:
             rows=[
                 (
                     s,
-                    telling.state(s),
-                    telling.rule(s),
+                    descriptions.state(s),
+                    descriptions.rule(s),
                     found.recent.get(s.uid, [])[::-1],
                     _p95(found.summaries.get(s.uid)),
                 )
                 for s in found.schedules
             ],
-            tones=telling.TONES,
+            tones=descriptions.TONES,
             more=found.more,
             tenants=any(s.tenant for s in found.schedules),
             strip=STRIP,
@@ -159,8 +159,8 @@ def routes(reader: Reader) -> list[BaseRoute]:
             spared=[s for s in found if s not in hit],
             more=more,
             most=BULK,
-            state=telling.state,
-            tones=telling.TONES,
+            state=descriptions.state,
+            tones=descriptions.TONES,
             key=request.state.proof[:8],
         )
 

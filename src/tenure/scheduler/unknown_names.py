@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from tenure.backends.base import Backend, KnowsNamespaces
-from tenure.schedules.known import on_record
+from tenure.schedules.known_names import on_record
 from tenure.tasks.registry import Tasks
 
 _logger = logging.getLogger("tenure.scheduler")

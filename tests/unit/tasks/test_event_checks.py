@@ -8,7 +8,7 @@ import pytest
 
 from tenure import Event, InvalidEvent
 from tenure.settings import EVENT_LIMIT
-from tenure.tasks.emitting import checked, emission
+from tenure.tasks.event_checks import checked, emission
 
 
 def test_an_event_is_stored_as_it_was_given() -> None:

@@ -12,7 +12,7 @@ from tenure.errors import ConfigError
 from tenure.process.clock import Clock
 from tenure.scheduler import transaction
 from tenure.tasks.arguments import check_name, seconds, whole
-from tenure.tasks.emitting import check_topic
+from tenure.tasks.event_checks import check_topic
 
 LIMIT_MOST = 10_000
 LOOK_EVERY = 2.0

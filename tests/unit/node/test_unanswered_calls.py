@@ -16,7 +16,7 @@ from tenure.model import Grant
 from tenure.node.elector import Elector
 from tenure.node.keeper import Keeper
 from tenure.node.service import Surroundings
-from tenure.node.unanswered import AGAIN_AFTER, REASON, Unanswered
+from tenure.node.unanswered_calls import AGAIN_AFTER, REASON, Unanswered
 from tenure.testing import FakeClock
 from tests.unit.node.services import SETTINGS, faulty, holder, listening, names
 

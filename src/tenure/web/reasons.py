@@ -19,7 +19,7 @@ from tenure.node.names import LEADER
 from tenure.printable import exception_line
 from tenure.schedules.planning import SUPERSEDED
 from tenure.triggers import Explanation
-from tenure.web import telling
+from tenure.web import descriptions
 from tenure.web.drawing.strip import stretches
 from tenure.web.reading import Store, is_live
 from tenure.web.rendering import exact, query
@@ -228,7 +228,7 @@ async def _fired(store: Store, asked: Asked, occurrence: Occurrence) -> Why:
         return Why(before + text, "", tuple(links))
     links.insert(0, Link(f"Run {run.id}", f"/run/{run.id}"))
     if run.state is RunState.WAITING:
-        waits = await telling.why_it_waits(store, run, now)
+        waits = await descriptions.why_it_waits(store, run, now)
         if waits is not None:
             if waits.behind is not None:
                 links.append(Link(f"Run {waits.behind}", f"/run/{waits.behind}"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenure.facts import Fact, NodeReady, NodeUnready, RunHung
-from tenure.node.hung import DESCRIBED, HUNG_AFTER, HungRuns
+from tenure.node.hung_runs import DESCRIBED, HUNG_AFTER, HungRuns
 from tenure.node.service import Surroundings
 from tenure.tasks.run import Run
 from tenure.testing import FakeClock
