@@ -4,7 +4,7 @@
     scripts/bench beside --beside /tmp/before
 
 Fires 10,000 schedules that are due at once, executes as many, and starts 200 tasks each second. A
-program that uses only what both have (both.py) runs with the code of one or the other, in a process
+program that uses only what both have (comparison_node.py) runs with the code of one or the other, in a process
 of its own. Within a turn the order changes, and the ratio of each turn counts.
 """
 
@@ -62,7 +62,12 @@ def _figures(what: str, found: dict[str, list[float]], *, late: bool) -> list[Fi
 def _measure(checkout: Path, options: dict[str, object]) -> float:
     # -P: the folder of the program is not on the path, so that none of its modules hides another.
     done = subprocess.run(
-        [sys.executable, "-P", str(ROOT / "benchmarks" / "both.py"), json.dumps(options)],
+        [
+            sys.executable,
+            "-P",
+            str(ROOT / "benchmarks" / "comparison_node.py"),
+            json.dumps(options),
+        ],
         env={**os.environ, "PYTHONPATH": str(checkout / "src")},
         stdout=subprocess.PIPE,
         text=True,
