@@ -4,8 +4,8 @@
     scripts/bench beside --beside /tmp/before
 
 Fires 10,000 schedules that are due at once, executes as many, and starts 200 tasks each second. A
-program that uses only what both have (comparison_node.py) runs with the code of one or the other, in a process
-of its own. Within a turn the order changes, and the ratio of each turn counts.
+program that uses only what both have (comparison_node.py) runs with the code of one or the other,
+in a process of its own. Within a turn the order changes, and the ratio of each turn counts.
 """
 
 from __future__ import annotations

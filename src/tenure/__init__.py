@@ -52,7 +52,9 @@ if TYPE_CHECKING:
         ScheduleSpec,
     )
     from tenure.process.worker_count import check_workers
+    from tenure.scheduler.async_consumer import AsyncBatch, AsyncConsumer
     from tenure.scheduler.async_scheduler import AsyncScheduler
+    from tenure.scheduler.consumer import Batch, Consumer
     from tenure.scheduler.scheduler import Scheduler
     from tenure.schedules.drafts import NewSchedule
     from tenure.settings import Settings
@@ -63,16 +65,20 @@ if TYPE_CHECKING:
     from tenure.triggers import Explanation, Trigger, at, cron, every, rrule
 
 __all__ = [
+    "AsyncBatch",
+    "AsyncConsumer",
     "AsyncLeadership",
     "AsyncLease",
     "AsyncLeases",
     "AsyncScheduler",
     "Attempt",
     "Backoff",
+    "Batch",
     "BeyondHistory",
     "Cancelled",
     "ConfigError",
     "Conflict",
+    "Consumer",
     "Event",
     "EventGroup",
     "Explanation",
@@ -127,16 +133,20 @@ __all__ = [
 
 # A name is imported when it is first used: a process that only takes a lock needs no scheduler.
 _WHERE = {
+    "AsyncBatch": "tenure.scheduler.async_consumer",
+    "AsyncConsumer": "tenure.scheduler.async_consumer",
     "AsyncLeadership": "tenure.leases.leadership",
     "AsyncLease": "tenure.leases.lease",
     "AsyncLeases": "tenure.leases.async_leases",
     "AsyncScheduler": "tenure.scheduler.async_scheduler",
     "Attempt": "tenure.model",
     "Backoff": "tenure.tasks.backoff",
+    "Batch": "tenure.scheduler.consumer",
     "BeyondHistory": "tenure.errors",
     "Cancelled": "tenure.errors",
     "ConfigError": "tenure.errors",
     "Conflict": "tenure.errors",
+    "Consumer": "tenure.scheduler.consumer",
     "Event": "tenure.model",
     "EventGroup": "tenure.model",
     "Explanation": "tenure.triggers",

@@ -107,8 +107,8 @@ def serve() -> None:
     from confluent_kafka import cimpl
 
     library = ctypes.CDLL(cimpl.__file__)  # and so librdkafka, which Python's driver hides
-    for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
-        getattr(library, name).restype = ctypes.c_void_p
+    for function in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
+        getattr(library, function).restype = ctypes.c_void_p
     library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
     problem = ctypes.create_string_buffer(512)
     settings = ctypes.c_void_p(library.rd_kafka_conf_new())

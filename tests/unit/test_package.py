@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -22,6 +24,24 @@ def test_every_name_is_there() -> None:
     assert set(tenure.__all__) <= set(dir(tenure))
     for name, module in tenure._WHERE.items():
         assert getattr(tenure, name) is getattr(import_module(module), name)
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        (tenure.Scheduler.consumer, {"Consumer"}),
+        (tenure.AsyncScheduler.consumer, {"AsyncConsumer"}),
+        (tenure.Consumer.__iter__, {"Batch"}),
+        (tenure.Consumer.take, {"LoggedEvent"}),
+        (tenure.Batch.__iter__, {"LoggedEvent"}),
+        (tenure.AsyncConsumer.__aiter__, {"AsyncBatch"}),
+        (tenure.AsyncConsumer.take, {"LoggedEvent"}),
+        (tenure.AsyncBatch.__iter__, {"LoggedEvent"}),
+    ],
+)
+def test_what_consumers_return_is_public(method: Callable[..., object], names: set[str]) -> None:
+    returned = set(re.findall(r"\w+", method.__annotations__["return"]))
+    assert returned & set(tenure.__all__) == names
 
 
 def test_names_that_are_not_there_are_refused() -> None:
