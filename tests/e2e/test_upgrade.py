@@ -97,11 +97,11 @@ def test_both_stores_have_the_same_migrations() -> None:
 
 FROZEN = {
     "sqlite": (
-        "9ed8fcfb3f78cc2d1d83206045e7aaf46a753d67463f75bb1039da98408ba6df",
+        "79cbdf0b87f9c4154226f654bcf65905b6bdaf5e2861c2e29cb29212f660ffca",
         "77554020bb3b8df0ab11ebe31ca290c5fda52a35151ac5ad32bfb7afebab967c",
     ),
     "postgres": (
-        "4ea905defc289c524075f652fdf10f50a5bc755205629f857412332548313992",
+        "41e1c7e8eaf1faac23586957370d4ace770e5818c686bb1d13bf68239e23360f",
         "211779448c4e4eb36282f6dabfd5c9960e6625d3c9df4e43b7942de91d40f05f",
     ),
 }

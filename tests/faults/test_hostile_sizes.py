@@ -73,7 +73,11 @@ ATTACKS = {
         """UPDATE tenure.schedule
         SET overlap = 'allow', kwargs = '{"a":"' || repeat('x', 1499000) || '"}'
         WHERE name = 'victim'""",
-        "SELECT tenure.run_now('victim') FROM generate_series(1, 20)",
+        """INSERT INTO tenure.run (namespace, schedule, schedule_uid, kind, key, nominal, task,
+            kwargs, state, due, attempt, crashes, priority, retries, on_crash, term, created_at)
+        SELECT namespace, name, uid, 'manual', 'at the limit ' || n, now(), task,
+            kwargs, 'waiting', now(), 0, 0, 0, 0, on_crash, 0, now()
+        FROM tenure.schedule, generate_series(1, 20) n WHERE name = 'victim'""",
     ],
 }
 
