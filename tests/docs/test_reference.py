@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 import re
 from dataclasses import MISSING, fields, replace
 from importlib import import_module
@@ -72,6 +73,14 @@ def test_names_for_backend_authors_exist() -> None:
         module = import_module(_bare(row["name"]))
         for name in re.findall(r"`(\w+)`", row["what it has"]):
             assert hasattr(module, name), f"{module.__name__}.{name}"
+
+
+def test_what_pages_call_by_its_full_name_exists() -> None:
+    text = "\n".join(page.read_text() for page in DOCS.rglob("*.md"))
+    names = set(re.findall(r"`(tenure(?:\.\w+){2,})\(", text))  # SQL functions have two parts
+    assert "tenure.web.api.routes" in names
+    for name in names:
+        assert callable(pkgutil.resolve_name(name)), name
 
 
 # -- facts ----------------------------------------------------------------------------------------

@@ -173,7 +173,8 @@ def _cannot(path: Path, error: OSError) -> StoreError:
             f"{path} is a symbolic link, and may lead to any file; it was left alone. Find"
             " out who put it there, then delete it: the next start makes a file in its place."
         )
-    rights = f" ({_owner(path.stat())})" if path.exists() else ""
+    found = _found(path)
+    rights = f" ({_owner(found)})" if found is not None else ""
     return StoreUnavailable(
         f"the lock file {path} cannot be opened: {error.strerror}{rights}. It is beside the"
         " database and must be writable for every user that runs Tenure on it. Give it to the"
