@@ -24,7 +24,14 @@ from typing import Any
 
 from tenure.backends.address import NOWHERE
 from tenure.errors import StoreError
-from tenure.model import HIGHEST_TERM, LONGEST_TTL, UNKNOWN_TTL, Takeover
+from tenure.model import (
+    HIGHEST_TERM,
+    LONGEST_TTL,
+    UNKNOWN_TTL,
+    Holder,
+    LeaseRecord,
+    Takeover,
+)
 from tenure.printable import brief
 
 Row = Mapping[str, Any]
@@ -78,6 +85,49 @@ def sound(row: Any, moment: Callable[[Any], datetime] | None = None) -> dict[str
     found["info"] = found.get("info") or {}
     found["unreadable"] = f"its row cannot be read: {', '.join(wrong)}" if wrong else None
     return found
+
+
+def holder(row: Row) -> Holder:
+    """Who is in a sound row."""
+    return Holder(
+        id=row["holder"],
+        host=row["host"],
+        pid=row["pid"],
+        boot=row["boot"],
+        pid_namespace=row["pid_namespace"],
+        started=row["started"],
+    )
+
+
+def record(
+    row: Row,
+    *,
+    live: bool,
+    comparable: bool,
+    expires: datetime | None,
+    info: Mapping[str, Any],
+    disconnected: bool = False,
+) -> LeaseRecord:
+    """A sound row as callers see it; without a holder there are no times and no process."""
+    held = row["holder"] is not None
+    return LeaseRecord(
+        name=row["name"],
+        term=row["term"],
+        holder=row["holder"],
+        host=row["host"] if held else None,
+        pid=row["pid"] if held else None,
+        ttl=row["ttl"],
+        fenced=row["fenced"],
+        counter=row["counter"],
+        acquired_at=row["acquired_at"] if held else None,
+        renewed_at=row["renewed_at"] if held else None,
+        expires_at=expires if held else None,
+        live=live,
+        comparable=comparable,
+        info=info,
+        disconnected=held and disconnected,
+        unreadable=row["unreadable"],
+    )
 
 
 def known_term(value: Any) -> int:

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from tenure.backends.shared import lease_rows
 from tenure.backends.shared.lease_rows import sound
 from tenure.backends.shared.server_clock import ServerClock
-from tenure.model import Holder, LeaseRecord
+from tenure.model import LeaseRecord
 from tenure.process.clock import Clock
 from tenure.process.identity import clock_domain, is_dead
 
@@ -107,17 +108,7 @@ class Judge:
         return "not renewed" if now - seen.since >= row["ttl"] else None
 
     def proven_dead(self, row: Row) -> bool:
-        row = sound(row)
-        return is_dead(
-            Holder(
-                id=row["holder"],
-                host=row["host"],
-                pid=row["pid"],
-                boot=row["boot"],
-                pid_namespace=row["pid_namespace"],
-                started=row["started"],
-            )
-        )
+        return is_dead(lease_rows.holder(sound(row)))
 
     def comparable(self, row: Row) -> bool:
         """Can its expiry be judged at once, rather than by watching?"""
@@ -136,26 +127,15 @@ class Judge:
     def record(self, row: Row, info: Mapping[str, Any] | None = None) -> LeaseRecord:
         """The row as callers see it; from now on it is watched."""
         row = sound(row)
-        held = row["holder"] is not None
-        if held:
+        if row["holder"] is not None:
             self._sighting(row)
-        return LeaseRecord(
-            name=row["name"],
-            term=row["term"],
-            holder=row["holder"],
-            host=row["host"] if held else None,
-            pid=row["pid"] if held else None,
-            ttl=row["ttl"],
-            fenced=row["fenced"],
-            counter=row["counter"],
-            acquired_at=row["acquired_at"] if held else None,
-            renewed_at=row["renewed_at"] if held else None,
-            expires_at=row["expires_at"] if held else None,
+        return lease_rows.record(
+            row,
             live=self.live(row),
             comparable=self.comparable(row),
+            expires=row["expires_at"],
             info=row["info"] if info is None else info,
-            disconnected=held and bool(row.get("gone")),
-            unreadable=row["unreadable"],
+            disconnected=bool(row.get("gone")),
         )
 
     def _doubtful(self, row: Row) -> bool:

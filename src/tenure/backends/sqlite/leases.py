@@ -19,6 +19,7 @@ from tenure.backends.shared.lease_rows import (
     known_term,
     later,
     next_term,
+    record,
     sound,
     takeover,
 )
@@ -368,26 +369,11 @@ class SQLiteLeases:
 
     def _record(self, row: Row) -> LeaseRecord:
         self._seen.since(row)
-        held, renewed = row["holder"] is not None, row["renewed_at"]
+        renewed = row["renewed_at"]
         expires = None if renewed is None else later(renewed, row["ttl"])
         comparable = self._seen.comparable(row)
-        if comparable and held:
+        if comparable and row["holder"] is not None:
             left = row["expires"] - self._clock.monotonic()
             expires = later(self._clock.now(), left)
-        return LeaseRecord(
-            name=row["name"],
-            term=row["term"],
-            holder=row["holder"],
-            host=row["host"] if held else None,
-            pid=row["pid"] if held else None,
-            ttl=row["ttl"],
-            fenced=row["fenced"],
-            counter=row["counter"],
-            acquired_at=row["acquired_at"] if held else None,
-            renewed_at=renewed if held else None,
-            expires_at=expires if held else None,
-            live=self._seen.live(row),
-            comparable=comparable,
-            info=row["info"],
-            unreadable=row["unreadable"],
-        )
+        live = self._seen.live(row)
+        return record(row, live=live, comparable=comparable, expires=expires, info=row["info"])

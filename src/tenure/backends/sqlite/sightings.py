@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.backends.shared.lease_rows import Row
+from tenure.backends.shared.lease_rows import Row, holder
 from tenure.backends.shared.liveness import MOST_SIGHTINGS, mark
 from tenure.backends.sqlite.locks.lockfile import LockFile
-from tenure.model import Holder
 from tenure.process.clock import Clock
 from tenure.process.identity import is_dead, is_gone
 
@@ -96,13 +95,4 @@ class Sightings:
             # A locked slot does not prove life: a child that C code forked may have inherited it.
             free = self._lock_file.is_free(row["lock_slot"])
             return free or is_gone(row["pid"], row["pid_namespace"])
-        return is_dead(
-            Holder(
-                id=row["holder"],
-                host=row["host"],
-                pid=row["pid"],
-                boot=row["boot"],
-                pid_namespace=row["pid_namespace"],
-                started=row["started"],
-            )
-        )
+        return is_dead(holder(row))
