@@ -12,7 +12,6 @@ from tenure.process.clock import SystemClock
 from tenure.triggers.base import Bounded
 from tenure.triggers.local_times import INSTANT, Policy, Walls, contains, skipped
 from tenure.triggers.moments import resolve, show, show_clock, show_wall
-from tenure.triggers.options import Options
 from tenure.triggers.zones import Jump, change, change_at, to_utc
 
 MOST_LEFT_OUT = 3
@@ -119,7 +118,6 @@ class _Answer:
     ) -> None:
         """`around`: the occurrences before and after it, if they are known already."""
         self._trigger = trigger
-        self._options: Options = trigger.options
         self._zone = trigger.options.zone
         self._moment = moment.astimezone(UTC)
         self._local = moment.astimezone(self._zone)

@@ -26,9 +26,8 @@ _SPARE = 50
 class Limits:
     """Chooses runs of tasks with a limit."""
 
-    def __init__(self, database: Transactions, namespace: str) -> None:
+    def __init__(self, database: Transactions) -> None:
         self._database = database
-        self._namespace = namespace
         self._sql = database.statements("sql/runs.sql")
         self._turns: defaultdict[str, ClaimTurns] = defaultdict(ClaimTurns)
         """Whose turn it is, of each task."""

@@ -76,7 +76,7 @@ class PostgresRuns(PostgresAttempts):
         own = isfinite(database.longest)
         self._finish = self._sql["finish" if not own else "finish_unlocked"]
         self._turns = ClaimTurns()
-        self._limits = Limits(database, namespace)
+        self._limits = Limits(database)
         self._crowded = False
         """Did tenants take turns in the last claim? Then the next one begins with that."""
         self._scan_starts = ScanStarts()

@@ -51,7 +51,6 @@ class RedisLeases:
     def __init__(
         self, target: Target, client: Any, wakeups: RedisWakeups, namespace: str, clock: Clock
     ) -> None:
-        self._client = client
         self._wakeups = wakeups
         self._clock = clock
         self._judge = Judge(clock)

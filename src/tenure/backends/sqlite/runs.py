@@ -318,12 +318,6 @@ class SQLiteRuns(SQLiteAttempts):
             if rule is not None:
                 enqueue(c, self._namespace, failure_run(run, rule), now)
 
-    def _wake_for(self, results: Sequence[Result]) -> None:
-        if any(result.state is RunState.WAITING for result in results):
-            self._wakeups.send(RUNS)
-        if any(result.events for result in results):
-            self._wakeups.send(EVENTS)
-
     def _named(self, **values: object) -> dict[str, object]:
         return {"namespace": self._namespace, **values}
 
