@@ -210,17 +210,9 @@ FROM {schema}.schedule WHERE uid = ANY (ARRAY(
     ) AS newest WHERE newest.tenant IS NULL LIMIT %(share)s)
 )) ORDER BY next_due LIMIT %(share)s;
 
--- name: fire
--- All of a firing in one statement, over arrays. Schedules that are not due, have changed, or are locked by
--- another open transaction drop out: they are stale, and are planned again.
---
--- The LATERAL subqueries with LIMIT make the server look up each schedule, run and occurrence by its key.
--- While a table has no statistics, the planner would otherwise compare each with all, or read whole tables.
---
--- The statement's time is `at`, for which it was submitted early; `await_moment` then holds the transaction
--- until that time has come. What might overlap cannot be judged earlier, so it is stale and is planned again
--- when it is due.
-WITH office AS (
+-- name: planned_firings
+-- Part of the next two statements: the plan, if the term that made it is in office.
+office AS (
     SELECT term, holder FROM {schema}.fence WHERE namespace = %(namespace)s AND scope = %(scope)s
 ), planned AS (
     SELECT *, {moment} AS moment FROM unnest(
@@ -231,7 +223,19 @@ WITH office AS (
     ) WITH ORDINALITY p (uid, version, expected, nominal, due, missed_first, missed_last,
             missed_reason, following, following_due, anchored, rows, n)
     WHERE EXISTS (SELECT FROM office WHERE term = %(term)s AND holder = %(holder)s)
-), reached AS (
+)
+
+-- name: fire
+-- All of a firing in one statement, over arrays. Schedules that are not due, have changed, or are locked by
+-- another open transaction drop out: they are stale, and are planned again.
+--
+-- The LATERAL subqueries with LIMIT make the server look up each schedule, run and occurrence by its key.
+-- While a table has no statistics, the planner would otherwise compare each with all, or read whole tables.
+--
+-- The statement's time is `at`, for which it was submitted early; `await_moment` then holds the transaction
+-- until that time has come. What might overlap cannot be judged earlier, so it is stale and is planned again
+-- when it is due.
+WITH {planned_firings}, reached AS (
     SELECT p.*, {key_of_planned} AS key, s.name, s.task, s.kwargs, s.overlap, s.lock,
         s.priority, s.timeout, s.retries, s.on_crash, s.tenant,
         CASE s.overlap WHEN 'skip' THEN {open_run} END AS open
@@ -312,18 +316,7 @@ FROM given;
 
 -- name: fire_events
 -- The same for schedules that emit: nothing can overlap.
-WITH office AS (
-    SELECT term, holder FROM {schema}.fence WHERE namespace = %(namespace)s AND scope = %(scope)s
-), planned AS (
-    SELECT *, {moment} AS moment FROM unnest(
-        %(uids)s::bigint[], %(versions)s::integer[], %(expected)s::timestamptz[],
-        %(nominals)s::timestamptz[], %(dues)s::timestamptz[], %(missed_first)s::timestamptz[],
-        %(missed_last)s::timestamptz[], %(missed_reason)s::text[], %(next_nominals)s::timestamptz[],
-        %(next_dues)s::timestamptz[], %(anchored)s::text[], %(rows)s::integer[]
-    ) WITH ORDINALITY p (uid, version, expected, nominal, due, missed_first, missed_last,
-            missed_reason, following, following_due, anchored, rows, n)
-    WHERE EXISTS (SELECT FROM office WHERE term = %(term)s AND holder = %(holder)s)
-), reached AS (
+WITH {planned_firings}, reached AS (
     SELECT p.*, {key_of_planned} AS key, s.name, s.topic, s.event_type, s.event_data, s.event_key,
         s.event_headers
     FROM planned p CROSS JOIN LATERAL (
