@@ -90,7 +90,7 @@ class Settings:
     max_crashes: int = 3
     """How many crashed nodes a run survives before it is recorded as lost."""
     backoff: float = 1.0
-    """The wait before the first retry; doubled each time, 5 minutes at the most."""
+    """The wait before the first retry; doubled each time, up to 5 minutes."""
     payload_limit: int = 262_144
     """The longest JSON text of keyword arguments, in bytes."""
     result_limit: int = RESULT_LIMIT

@@ -115,7 +115,7 @@ async def test_a_private_address_is_refused_before_anything_is_sent(
 ) -> None:
     [outcome] = await send(server, host=host, private=False)
     assert outcome.verdict is Verdict.DOWN
-    assert "not an address of the internet" in outcome.reason
+    assert "not a public address" in outcome.reason
     assert not server.requests
 
 

@@ -105,7 +105,7 @@ def of_target(command: Callable[..., Any]) -> Callable[..., Any]:
 def of_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --kwargs and --tenant."""
     for option in (
-        click.option("--tenant", help="A label: to filter by, and tenants take turns."),
+        click.option("--tenant", help="A label to filter by; tenants take turns."),
         click.option(
             "--kwargs", type=JSONObject(), metavar="JSON", help="The task's keyword arguments."
         ),

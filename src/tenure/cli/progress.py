@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 LINES = 10
-"""Where there is no bar: how many lines a whole takes at the most."""
+"""Where there is no bar: a whole takes at most so many lines."""
 
 
 class Progress:

@@ -18,8 +18,7 @@ _HOW = (
     ),
     click.option(
         "--name",
-        help="Under this name it is remembered how far it has come.  [default: the scheme of the"
-        " URL]",
+        help="The name under which its progress is stored.  [default: the scheme of the URL]",
     ),
     click.option(
         "--tries",
@@ -29,9 +28,9 @@ _HOW = (
         help="How often an event is sent before it is parked.",
     ),
     click.option(
-        "--skip", is_flag=True, help="Later events of its key go on without one that is parked."
+        "--skip", is_flag=True, help="When an event is parked, go on with later ones of its key."
     ),
-    click.option("--from-now", is_flag=True, help="If it is new: begin with the events that come."),
+    click.option("--from-now", is_flag=True, help="If it is new, begin with the events to come."),
     click.option(
         "--batch",
         type=Whole(min=1, max=BATCH_MOST),
@@ -39,9 +38,9 @@ _HOW = (
         show_default=True,
         help="How many events are sent at a time.",
     ),
-    click.option("--allow-http", is_flag=True, help="Let events go unencrypted to a webhook."),
+    click.option("--allow-http", is_flag=True, help="Allow a webhook without encryption."),
     click.option(
-        "--allow-private", is_flag=True, help="Let a webhook be in a private network, or here."
+        "--allow-private", is_flag=True, help="Allow a webhook in a private network or here."
     ),
 )
 

@@ -15,7 +15,7 @@ class DeliveryPolicy:
 
     batch: int = 500
     window: int = 2_000
-    """How many events are kept in memory at the most."""
+    """At most so many events are kept in memory."""
     tries: int = 10
     """How often an event is sent before it is parked."""
     skip: bool = False
@@ -47,4 +47,4 @@ class Wanted:
     room: int
     """So many events after that position, all topics."""
     lanes: tuple[tuple[HeldLane, int, int], ...]
-    """For each, its events from its own position to this one, and so many at the most."""
+    """For each, its events from its own position to this one, and at most so many."""

@@ -17,7 +17,7 @@ BATCH, BATCH_MOST = 1_000, 10_000
 TRIES_MOST = 1_000
 NAME_MOST = 100
 WINDOWS = 2
-"""So many batches are kept in memory at the most."""
+"""At most so many batches are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Relay:
     topics: Sequence[str] = ()
     """Which topics; by default all."""
     name: str = ""
-    """Under this name it is remembered how far it has come; by default the scheme of the URL."""
+    """The name under which its progress is stored; by default the scheme of the URL."""
     tries: int = 10
     """How often an event is sent before it is parked."""
     skip: bool = False
-    """Do later events of its key go on without one that is parked?"""
+    """When an event is parked, do later ones of its key go on?"""
     from_now: bool = False
     """Does a new relay begin with the events to come, and not with the oldest that is kept?"""
     batch: int = BATCH

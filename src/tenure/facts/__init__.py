@@ -1,7 +1,7 @@
 """What happened, as values. Logs, metrics, traces and users' callbacks subscribe to them.
 
-A fact has a stable dotted name, a level and its fields; docs/facts.md lists them all. Whoever
-listens can be slow or raise without harm: neither reaches the service that told the fact.
+A fact has a stable dotted name, a level and its fields; docs/facts.md lists them all. A
+listener may be slow or raise without harm: neither reaches the service that told the fact.
 May be imported by `process` and everything above.
 """
 

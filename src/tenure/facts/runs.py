@@ -112,7 +112,7 @@ class RunRefused(RunFact):
 
 @dataclass(frozen=True, slots=True)
 class RunsRecovered(Fact):
-    """A node died; its runs wait again or are recorded as lost; or as cancelled, if somebody asked
+    """A node died; its runs wait again or are recorded as lost; or as cancelled, if someone asked
     for that."""
 
     name = "runs.recovered"

@@ -128,7 +128,7 @@ class Runtime:
         """Ask for it; and if a past boot of the machine seems to hold it, watch it for its ttl.
 
         Nobody else may be watching: a process that is started again and again by a supervisor
-        would find the lease of before the restart held for ever.
+        would find the lease from before the restart held for ever.
         """
         until: float | None = None
         while True:
@@ -144,7 +144,7 @@ class Runtime:
             if until is None:
                 until = begun + answer.ttl + 1.0
                 _logger.warning(
-                    "lease %r was left over, it seems, by a holder of before a restart of the"
+                    "lease %r was left over, it seems, by a holder from before a restart of the"
                     " machine (%s); watching it for %g s",
                     name,
                     one_line(answer.holder),

@@ -124,7 +124,7 @@ class PrunedEvents:
 
 
 def occurrence_event(uid: int, kind: str, key: object) -> str:
-    """The id of the event that an occurrence makes: whoever fires it, and however often it is
+    """The id of the event that an occurrence makes: however often and by whichever node it is
     tried, it is the same. The key of a planned one is its nominal time, in microseconds since
     1970."""
     return f"{uid}/{kind}/{key}"

@@ -135,7 +135,7 @@ class OnFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskRule:
-    """What the newest live release says about a task, for all nodes to follow."""
+    """What the newest live edition says about a task, for all nodes to follow."""
 
     max_running: int | None = None
     """At most so many of its runs are claimed at a time; None: any number."""

@@ -46,7 +46,7 @@ UNSTORED = 2
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """Events that are being read: so many at the most, after this position."""
+    """Events that are being read: at most so many, after this position."""
 
     after: int
     room: int

@@ -1,6 +1,6 @@
 """Listening to the calls of a node to its stores: how long each took, and how it ended.
 
-What listens is put between the node and its stores when a node is made, and only if somebody wants
+What listens is put between the node and its stores when a node is made, and only if someone wants
 to know: otherwise there is nothing in between.
 """
 
@@ -79,7 +79,7 @@ class _Ear:
 
 
 class _Heard:
-    """A part of a store, with somebody listening. It has the same methods."""
+    """A part of a store, with a listener. It has the same methods."""
 
     def __init__(self, part: str, behind: Any, ear: _Ear) -> None:
         self._part = part

@@ -31,7 +31,7 @@ class Clock(Protocol):
         ...
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
-        """Wait until the event is set, `seconds` at the most. Say whether it is set."""
+        """Wait until the event is set, for at most `seconds`. Say whether it is set."""
         ...
 
     def block(self, seconds: float) -> None:

@@ -18,7 +18,7 @@ def check_workers(*names: str, supported: int = 1) -> None:
     """Stop a program that supports `supported` workers when a variable asks for more.
 
     Checks WEB_CONCURRENCY (uvicorn, gunicorn, hosting platforms) unless you give other names. A
-    value that is no number stops it too; a variable that is empty or not set does not. The check
+    value that is not a number stops it too; a variable that is empty or not set does not. The check
     fails early and clearly, but guards nothing: a server may be told in other ways, and a second
     container is not a worker. The lease is the guard.
     """

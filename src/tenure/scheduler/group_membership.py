@@ -16,7 +16,7 @@ from tenure.tasks.event_checks import check_topic
 
 LIMIT_MOST = 10_000
 LOOK_EVERY = 2.0
-"""A wake-up may be lost: so many seconds pass at the most until the next look."""
+"""A wake-up may be lost: at most so many seconds pass until the next look."""
 PAUSE = 0.05
 """If there are events and other consumers of the group are at them."""
 IDLE = 60.0

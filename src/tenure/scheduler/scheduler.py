@@ -354,7 +354,7 @@ class Scheduler(BaseScheduler):
         return self._call(self._runtime.retry(run, even_succeeded=even_succeeded))
 
     def result(self, run: RunRecord | int, timeout: float | None = None) -> Any:
-        """Wait for a run's end, for `timeout` seconds at the most, and return what its task
+        """Wait for a run's end, for at most `timeout` seconds, and return what its task
         returned. Otherwise `NoResult`: `TaskFailed`, `TaskCancelled`, `ResultNotKept` or
         `ResultTimeout`."""
         return self._call(self._runtime.result(run, timeout))

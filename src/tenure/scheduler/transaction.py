@@ -48,7 +48,7 @@ def here(backend: Joins, connection: object, work: Work[T]) -> T:
 async def there(backend: Joins, connection: Any, work: Work[T]) -> T:
     """On the running loop, which is that of the connection."""
     if user_connections.is_async(connection):
-        done: T = await connection.run_sync(lambda lent: to_its_end(work(backend.join(lent))))
+        done: T = await connection.run_sync(lambda given: to_its_end(work(backend.join(given))))
         return done
     return await work(backend.join(connection))
 

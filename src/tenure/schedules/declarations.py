@@ -12,7 +12,7 @@ declare it:
 The same goes for what it says about its tasks (`rules`): for each task the newest edition counts,
 of those that a live node has and that have the task.
 
-`decide` and `rules` are pure. Who asks and what it does with the answer is in node/rollout.py.
+`decide` and `rules` are pure. node/rollout.py asks, and acts on the answer.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def decide(
 
     `live` are the editions of the app's live nodes; None stands for a node that does not say what
     it declares, which may be anything. A node that is *joining* adds what is missing, and leaves
-    orphans to those that are there. One that is there does not add: what somebody removed stays
+    orphans to those that are there. One that is there does not add: what someone removed stays
     removed until a node starts.
     """
     stored = {schedule.name: schedule for schedule in known.schedules}

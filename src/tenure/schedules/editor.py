@@ -81,7 +81,7 @@ class Editor:
                     raise
             else:
                 return stored, old is None
-        raise Conflict(f"schedule {new.name!r} keeps changing.")
+        raise Conflict(f"schedule {new.name!r} keeps changing. Nothing was changed: try again.")
 
     async def rename(self, name: str, to: str, expected_version: int | None = None) -> Schedule:
         """Give it another name. All that is on record stays with it."""
@@ -255,7 +255,7 @@ class Editor:
                     raise
             else:
                 return changed
-        raise Conflict(f"schedule {name!r} keeps changing.")
+        raise Conflict(f"schedule {name!r} keeps changing. Nothing was changed: try again.")
 
 
 def stretch(start: datetime, end: datetime) -> tuple[datetime, datetime]:

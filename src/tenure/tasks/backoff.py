@@ -62,7 +62,7 @@ class Backoff:
 
     def delay(self, failures: int, key: object = "") -> float:
         """How long to wait, after so many failures before this one. The jitter is drawn from `key`:
-        the same for the same run, whoever asks."""
+        the same for the same run, on every node."""
         place = min(failures, len(self.delays) - 1)
         try:
             delay = self.delays[place] * float(self.factor) ** (failures - place)

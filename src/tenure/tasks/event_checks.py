@@ -28,7 +28,7 @@ def checked(event: object, limit: int = EVENT_LIMIT) -> Content:
     than `limit` bytes."""
     if not isinstance(event, Event):
         raise InvalidEvent(
-            f"{brief(event)} is no event, such as Event('ledger', 'MonthEnded', {{'month': 1}})."
+            f"{brief(event)} is not an Event, such as Event('ledger', 'Closed', {{'month': 1}})."
         )
     topic = check_topic(event.topic)
     kind: object = event.type

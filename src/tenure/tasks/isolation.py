@@ -2,7 +2,7 @@
 
 The child is spawned: a fresh interpreter that imports the application, as this process did, and
 looks the task up by its name (tasks/child.py). JSON goes in and comes out. Its timeout is a hard
-limit: the process is killed, with all that it has started. It is told of a cancellation first, and
+limit: the process is killed, with all that it has started. It hears of a cancellation first, and
 killed if it does not end.
 """
 

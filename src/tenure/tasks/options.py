@@ -1,6 +1,6 @@
 """Options of a task's code. Unlike policies they are not stored with schedules and runs: each node
 follows its own code. For `max_running` and `on_failure` that would not do: there all nodes follow
-the newest live release (node/rollout.py)."""
+the newest live edition (node/rollout.py)."""
 
 from __future__ import annotations
 

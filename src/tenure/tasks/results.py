@@ -23,7 +23,7 @@ class Kept:
     text: str
     """JSON; or nothing, if it is not kept."""
     reason: str | None = None
-    """Why not; None also if the task does not want it."""
+    """Why not; also None if the task does not want it."""
 
 
 UNWANTED = Kept("")

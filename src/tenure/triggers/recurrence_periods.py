@@ -189,7 +189,7 @@ def _numbered(days: tuple[tuple[int, int], ...], first: int, length: int) -> fro
 
 
 def _of_weeks(weeks: frozenset[int], first: int, length: int, wkst: int) -> Iterator[int]:
-    """The days of these weeks of a year (BYWEEKNO), counted from its first day, also if they lie
+    """The days of these weeks of a year (BYWEEKNO), counted from its first day, even if they lie
     before or after it. A week belongs to the year in which its fourth day lies."""
     begin = -((first - wkst) % 7)
     if begin + _FOURTH < 0:

@@ -10,7 +10,7 @@ _OPEN = "unknown"
 def who(request: Request) -> str:
     """As the guard has found out; in another application, as that says."""
     state = request.scope.get("state", {})
-    return str(state.get("who") or state.get("actor") or "somebody unknown")
+    return str(state.get("who") or state.get("actor") or "someone unknown")
 
 
 def place(request: Request) -> str:

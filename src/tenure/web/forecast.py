@@ -20,9 +20,9 @@ HOURS = 24
 MINUTES = 5
 BUCKETS = HOURS * 60 // MINUTES
 SCHEDULES = 20_000
-"""How many are worked out at the most. Of more, some are chosen evenly, and counts are scaled."""
+"""At most so many are worked out. Of more, some are chosen evenly, and counts are scaled."""
 TIMES = 300_000
-"""How many times are worked out at the most."""
+"""At most so many times are worked out."""
 READ = 500
 """How many schedules are read at a time."""
 NAMES = 200

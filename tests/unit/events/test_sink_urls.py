@@ -50,7 +50,7 @@ def test_what_is_right_is_accepted_without_connecting(url: str) -> None:
         ("nats://host", "unknown sink 'nats'"),
         ("kafka://host/topic", "#topic="),
         ("kafka://host#topic=a&prefix=b", "one of the two"),
-        ("kafka://host#topic=a%20b", "no topic's name"),
+        ("kafka://host#topic=a%20b", "topic's name cannot have"),
         ("kafka://host#topics=a", "topics= is not known. Known are prefix=, topic="),
         ("kafka://host#topic=", "has no value"),
         ("kafka://host#topic=a&topic=b", "give one"),
@@ -135,7 +135,7 @@ def test_secrets_may_be_in_a_file(tmp_path: Path) -> None:
     file.write_text(f"{SECRET}\n{SECRET}\n")
     assert callable(parse(SinkPlace(f"webhook+https://host#secret_file={file}", SystemClock())))
     file.write_text("")
-    assert "here are 0" in refusal(f"webhook+https://host#secret_file={file}")
+    assert "this URL has 0" in refusal(f"webhook+https://host#secret_file={file}")
 
 
 # -- from other packages --------------------------------------------------------------------------

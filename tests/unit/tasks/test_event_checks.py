@@ -22,7 +22,7 @@ def test_an_event_is_stored_as_it_was_given() -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        ("MonthEnded", "is no event"),
+        ("MonthEnded", "is not an Event"),
         (Event("", "t"), "a topic's name"),
         (Event("a b", "t"), "a topic's name"),
         (Event("ä", "t"), "a topic's name"),

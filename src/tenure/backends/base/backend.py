@@ -24,7 +24,7 @@ CANCELS = "cancels"
 EVENTS = "events"
 UNSEQUENCED = "unsequenced"
 MOST_WAKES = 50
-"""How many times a second a subscriber is called at the most, after a burst of as many."""
+"""A subscriber is called at most so many times a second, after a burst of as many."""
 
 
 def lease_topic(name: str) -> str:

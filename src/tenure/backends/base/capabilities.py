@@ -109,7 +109,7 @@ class Lender(Protocol):
 
     - What the task writes and the result of its run commit together, or neither does. A transaction
       that is left without a commit is rolled back.
-    - A caller that finds all connections lent waits for `LEND_WITHIN` seconds at the most, and then
+    - A caller that finds all connections lent waits for at most `LEND_WITHIN` seconds, and then
       gets `StoreUnavailable`; within the task's limit in any case, else `TimeoutError`.
     - A transaction that stays open for too long is ended by the store or here, whatever the task
       does meanwhile. While it is open, leases are renewed, and after that anything else goes on.

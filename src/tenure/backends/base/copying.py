@@ -90,7 +90,7 @@ class CopySide(Protocol):
     def write(self, work: Callable[[], T]) -> T:
         """Run `work` in one transaction, in which the barrier does not hold. No other call of this
         runs at the same time, in any process. Repeated while others hold locks that it needs, for a
-        minute at the most: then `StoreUnavailable`."""
+        minute at most: then `StoreUnavailable`."""
         ...
 
     def check_rights(self) -> None:

@@ -56,7 +56,7 @@ class LeaseStore(Protocol):
 
         - One atomic statement decides: of any number of simultaneous calls one is granted.
         - The new term is greater than every earlier term of the name, and greater than `floor`;
-          also if the name was forgotten, or if its record was deleted by hand and its history is
+          even if the name was forgotten, or if its record was deleted by hand and its history is
           still there. The history then says that the lease of the last holder was deleted.
         - A holder that asks again for a lease that it holds gets a new term, and its earlier grant
           is over. So a grant whose reply was lost blocks nobody. A lock that must exclude other

@@ -41,7 +41,7 @@ from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules
 from tenure.backends.postgres.statements import quoted, server_clock
 from tenure.backends.postgres.summaries import PostgresSummaries
-from tenure.backends.postgres.user_transaction import IDENTITY, Borrowed
+from tenure.backends.postgres.user_transaction import IDENTITY, UserTransaction
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.backends.shared import copy_marks
 from tenure.backends.shared.single_use import Once
@@ -168,18 +168,18 @@ class PostgresBackend:
 
     def join(self, connection: object) -> Joined:
         database = self._for_the_rest
-        borrowed = Borrowed(
+        transaction = UserTransaction(
             connection, database.schema, self._identity, database.path, database.codec
         )
-        office = PostgresOffice(borrowed, self._namespace)
+        office = PostgresOffice(transaction, self._namespace)
         shared = (office, self.wakeups, self._namespace)
-        runs = PostgresRuns(borrowed, *shared)
+        runs = PostgresRuns(transaction, *shared)
         return Joined(
-            PostgresSchedules(borrowed, *shared),
+            PostgresSchedules(transaction, *shared),
             runs,
-            partial(server_clock, borrowed),
+            partial(server_clock, transaction),
             runs.confirm,
-            PostgresEvents(borrowed, *shared),
+            PostgresEvents(transaction, *shared),
         )
 
     def connect(self) -> psycopg.Connection[Any]:

@@ -92,7 +92,9 @@ class PostgresRuns(PostgresAttempts):
             )
             if found:
                 return _run(found[0]), bool(added)
-        raise StoreUnavailable(f"the run with key {new.key!r} is deleted as often as it is found.")
+        raise StoreUnavailable(
+            f"the run with key {new.key!r} was deleted each time it was found. Try again."
+        )
 
     async def claim(
         self,

@@ -50,7 +50,7 @@ class UserConnection(Protocol):
         ...
 
 
-class Borrowed:
+class UserTransaction:
     """Replaces a `Database`. `identity` is that of the store's database; None if unknown."""
 
     def __init__(

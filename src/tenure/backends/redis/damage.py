@@ -111,7 +111,7 @@ def _of_lease(name: str, damage: Mapping[str, str], at: Address) -> Finding:
             CHECK,
             Severity.PROBLEM,
             f"lease {brief(name)} cannot be read: its key is of another type, or its holder is"
-            f" missing or no text. {UNREADABLE.partition(':')[0].capitalize()} holds it",
+            f" missing or not text. {UNREADABLE.partition(':')[0].capitalize()} holds it",
             f"It is given to the next that asks: at once if it is leadership, otherwise when it"
             f" expires, or after a day if that cannot be read either. To end it now: {evict}",
         )

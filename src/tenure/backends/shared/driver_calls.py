@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 FIRST_PAUSE, LAST_PAUSE = 0.005, 0.05
-"""Seconds between two cancellations of the same task, at first and at the most."""
+"""Seconds between two cancellations of the same task, at first and at most."""
 
 
 async def apart(call: Awaitable[T], seconds: float | None = None) -> T:

@@ -6,7 +6,7 @@ counts as unknown, and an unknown value never makes a holder seem dead:
     term          ignored: it was never granted
     ttl           `LONGEST_TTL`; for a fenced lease, whose holder can do no harm once it is taken,
                   `UNKNOWN_TTL`
-    expiry        unknown, also if it is further away than the ttl: the counter decides
+    expiry        also unknown if it is further away than the ttl: the counter decides
     the process   nothing can be proven about it
     info          empty
 

@@ -31,29 +31,29 @@ def is_async_psycopg(connection: object) -> bool:
     return made_by(connection, "psycopg") and any(k.__name__ == "AsyncConnection" for k in kinds)
 
 
-def connection_of(lent: Any) -> Any:
+def connection_of(given: Any) -> Any:
     """The `Connection` behind a session, or the connection itself."""
     from sqlalchemy import Connection
     from sqlalchemy.exc import UnboundExecutionError
     from sqlalchemy.orm import Session, scoped_session
 
-    if isinstance(lent, Session | scoped_session):
+    if isinstance(given, Session | scoped_session):
         try:
-            lent = lent.connection()
+            given = given.connection()
         except UnboundExecutionError as error:
             raise ConfigError(
                 "this session has several databases, or none: say which one with"
                 " connection=session.connection(bind_arguments=…)."
             ) from error
-    if not isinstance(lent, Connection):
+    if not isinstance(given, Connection):
         raise ConfigError(
             f"connection= takes an SQLAlchemy Connection or Session, not"
-            f" {type(lent).__qualname__}. An engine has no transaction: use"
+            f" {type(given).__qualname__}. An engine has no transaction: use"
             " `with engine.begin() as connection:`."
         )
-    if lent.closed:
+    if given.closed:
         raise ConfigError("this connection has been closed. Give one that is in a transaction.")
-    return lent
+    return given
 
 
 def adapted(style: str, text: str, values: Mapping[str, Any]) -> tuple[str, Any]:

@@ -40,7 +40,7 @@ from tenure.backends.sqlite.rights import find_obstacle, role_script
 from tenure.backends.sqlite.runs import SQLiteRuns
 from tenure.backends.sqlite.schedules import SQLiteSchedules
 from tenure.backends.sqlite.summaries import SQLiteSummaries
-from tenure.backends.sqlite.user_transaction import Borrowed
+from tenure.backends.sqlite.user_transaction import UserTransaction
 from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.backends.urls import of_sqlite
 from tenure.errors import ConfigError, SchemaMismatch, StoreUnavailable
@@ -153,15 +153,15 @@ class SQLiteBackend:
         """Does nothing: a file is identified by its path."""
 
     def join(self, connection: object) -> Joined:
-        borrowed = Borrowed(connection, self.path)
+        transaction = UserTransaction(connection, self.path)
         shared = (self.office, self._afterwards, self._namespace, self._clock)
-        runs = SQLiteRuns(borrowed, *shared)
+        runs = SQLiteRuns(transaction, *shared)
         return Joined(
-            SQLiteSchedules(borrowed, *shared),
+            SQLiteSchedules(transaction, *shared),
             runs,
             self.now,
             runs.confirm,
-            SQLiteEvents(borrowed, *shared),
+            SQLiteEvents(transaction, *shared),
         )
 
     def connect(self) -> sqlite3.Connection:

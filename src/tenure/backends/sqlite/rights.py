@@ -106,7 +106,7 @@ def open_lock_file(path: Path, database: Path, largest: int) -> int:
 def give_rights(file: int, database: Path) -> None:
     """Give the lock file to the users who may write the database, and to no others.
 
-    Who may only read the database gets nothing: to read a lock file is to be able to lock it.
+    Users who may only read the database get nothing: to read a lock file is to be able to lock it.
     """
     if sys.platform == "win32":
         return

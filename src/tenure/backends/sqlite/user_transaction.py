@@ -35,7 +35,7 @@ class Executes(Protocol):
     def executemany(self, text: str, values: Sequence[Mapping[str, object]], /) -> Any: ...
 
 
-class Borrowed:
+class UserTransaction:
     """Replaces a `Connection`; its methods await nothing."""
 
     def __init__(self, connection: object, path: Path) -> None:

@@ -34,7 +34,7 @@ _ASCII = str.maketrans({"✓": "ok    ", "✗": "BROKEN", "→": "->"})
 @click.option(
     "--dashboard",
     metavar="HOST:PORT",
-    help="Show the same on the dashboard there, as long as it takes; :0 takes any free port.",
+    help="Also show it on a dashboard there; :0 takes any free port.",
 )
 def demo(
     seconds: float, nodes: int, keep: bool, as_json: bool, no_kill: bool, dashboard: str | None

@@ -32,7 +32,7 @@ def kept_by(nodes: Iterable[LeaseRecord]) -> timedelta:
 def check_groups(
     groups: list[EventGroup], now: datetime, at: Address, nodes: Iterable[LeaseRecord] = ()
 ) -> list[Finding]:
-    """Who has not read events for long. They are kept for weeks, and then they are lost."""
+    """Which readers have not read for a long time. Events are kept for weeks, and then lost."""
     found, kept_for = [], kept_by(nodes)
     for group in groups:
         if group.oldest is None or now - group.oldest < UNREAD_LONG:

@@ -48,8 +48,8 @@ def parked(
 ) -> None:
     """Show the events that a relay could not deliver, and that wait for you.
 
-    An event that holds its key keeps all later ones of that key waiting: so many are behind it. The
-    others were passed over: sent again, they come after later ones.
+    An event that holds its key keeps all later ones of that key waiting, and is shown with their
+    number. The others were passed over: sent again, they arrive after later ones.
 
     \b
     Examples:

@@ -84,7 +84,7 @@ def _exists(path: Path) -> Failed:
 def of_delivery(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --dry-run, --write, --stub and --json, as one argument `delivery`."""
 
-    @click.option("--dry-run", is_flag=True, help="Say what would come of it; write nothing.")
+    @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
     @click.option(
         "--write",
         type=click.Path(dir_okay=False, path_type=Path),

@@ -38,8 +38,8 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--at", metavar="TIME", help="One time: 2026-12-31T18:00.")
     @click.option("--rrule", metavar="RULE", help='RFC 5545: "FREQ=MONTHLY;BYDAY=-1FR".')
     @click.option("--tz", metavar="ZONE", help="Its time zone, such as Europe/Berlin.  [UTC]")
-    @click.option("--start", metavar="TIME", help="Nothing before it; --every counts from it.")
-    @click.option("--end", metavar="TIME", help="Nothing after it.")
+    @click.option("--start", metavar="TIME", help="Not before this time; --every counts from it.")
+    @click.option("--end", metavar="TIME", help="Not after this time.")
     @click.option(
         "--except",
         "except_dates",
@@ -55,13 +55,13 @@ def of_trigger(command: Callable[..., Any]) -> Callable[..., Any]:
         "--fold", type=click.Choice(["first", "second", "both"]), help="If the time occurs twice."
     )
     @click.option(
-        "--immediately", is_flag=True, help="For --every: first when the schedule is added."
+        "--immediately", is_flag=True, help="For --every: begin when the schedule is added."
     )
     @click.option(
         "--no-keep", is_flag=True, help="For --at: the schedule is removed when it fires."
     )
     @click.option(
-        "--dialect", type=click.Choice(DIALECTS), help="Whose words --cron is in, if not cron's."
+        "--dialect", type=click.Choice(DIALECTS), help="What --cron was written for, if not cron."
     )
     @functools.wraps(command)
     def wrapper(*args: Any, except_dates: tuple[str, ...], **given: Any) -> Any:

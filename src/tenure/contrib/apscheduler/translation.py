@@ -39,7 +39,7 @@ def _made(trigger: Any) -> Trigger:
     options: dict[str, Any] = {"jitter": getattr(trigger, "jitter", None) or 0}
     if kind not in (IntervalTrigger, CronTrigger):
         raise InvalidTrigger(
-            f"its trigger is a {kind.__name__}, which Tenure has not: perhaps an rrule"
+            f"its trigger is a {kind.__name__}, which Tenure does not have: try an rrule"
         )
     options |= {"start": trigger.start_date, "end": trigger.end_date, "tz": _zone(trigger.timezone)}
     if kind is IntervalTrigger:

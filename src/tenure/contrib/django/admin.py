@@ -35,7 +35,7 @@ class ReadOnly(admin.ModelAdmin):
 
 
 class ScheduleAdmin(ReadOnly):
-    """Schedules. Who may change them may pause and resume them, and run them now."""
+    """Schedules. Users who may change them may pause, resume and run them."""
 
     list_display = ("name", "when", "task", "state", "next_due", "last_nominal", "last_run_state")
     list_filter = ("state",)

@@ -131,8 +131,8 @@ class ProjectScheduler(Scheduler):
             return
         if store.under_test() and not self.may_use_test_database:
             raise ConfigError(
-                "Django's tests run here, and this would open a store, in a database that may not"
-                " be a test's. With tenure.contrib.django.testing, derive your test from"
+                "this call would open a store while Django's tests run, perhaps in a database"
+                " that is not a test's. With tenure.contrib.django.testing, derive your test from"
                 " InWorld (nothing is stored), or use `with on_test_database():`."
             )
         self._runtime.move(store.url())

@@ -32,8 +32,8 @@ def resolved(host: str, port: int, allow_private: bool) -> list[str]:
     allowed = [each for each in addresses if allow_private or is_public(each)]
     if not allowed:
         raise OSError(
-            f"{host} leads to {addresses[0]}, which is not an address of the internet. Allow"
-            " private addresses if that is meant"
+            f"{host} resolves to {addresses[0]}, which is not a public address. Allow private"
+            " addresses if that is intended"
         )
     return allowed
 

@@ -98,7 +98,7 @@ class Sink(Protocol):
 
         - Events of one lane arrive in the order of the batch. After one that is not DELIVERED,
           none of its lane is sent.
-        - What was confirmed is DELIVERED, also if others of the batch were not. A part of the sink
+        - What was confirmed is DELIVERED, even if others of the batch were not. A part of the sink
           that does not answer holds up its own lanes only.
         - Returns within `seconds`, or a moment later: by then nothing is being sent any more. What
           was not confirmed may have arrived all the same; sent again, it has the same id.

@@ -84,8 +84,8 @@ def parse(place: SinkPlace) -> Callable[[], Sink]:
     for name in OPTIONS:
         if not _TOPIC.fullmatch(url.option(name) or "x"):
             raise ConfigError(
-                f"{url.location}: {name}= has characters that no topic's name has. It is ASCII"
-                " letters, digits, dots, hyphens and underscores."
+                f"{url.location}: {name}= has characters that a topic's name cannot have. Use"
+                " only ASCII letters, digits, dots, hyphens and underscores."
             )
     settings = _settings(url)
     return lambda: KafkaSink(url, settings, place.clock)
@@ -290,7 +290,7 @@ def _settings(url: SinkUrl) -> dict[str, object]:
         if not re.fullmatch(r"[a-z0-9._]{1,80}", name) or not given:
             raise ConfigError(
                 f"{url.location}: after the ? come librdkafka's settings, as name=value separated"
-                " by &, and what is there is not. Write = and & in a value as %3D and %26."
+                " by &; what is there has another form. Write = and & in a value as %3D and %26."
             )
         if name in _TAKEN:
             raise ConfigError(

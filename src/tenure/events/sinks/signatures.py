@@ -28,8 +28,8 @@ def secret(text: str) -> bytes:
     least, most = SECRET_BYTES
     if not text.startswith(PREFIX) or not least <= len(key) <= most:
         raise ConfigError(
-            f"a webhook's secret is {PREFIX} and {least} to {most} bytes in base64, and this one,"
-            " which is not shown, is not. Make one with: python -c 'import base64, secrets;"
+            f"a webhook's secret is {PREFIX} followed by {least} to {most} bytes in base64; this"
+            " one, which is not shown, is not. Make one with: python -c 'import base64, secrets;"
             f' print("{PREFIX}" + base64.b64encode(secrets.token_bytes(32)).decode())\''
         ) from None
     return key

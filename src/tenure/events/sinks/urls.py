@@ -42,7 +42,7 @@ class SinkUrl:
         return f"{self.scheme}://{self.hosts}"
 
     def option(self, name: str) -> str | None:
-        """The value of an option that is given once at the most."""
+        """The value of an option that is given at most once."""
         values = self.options.get(name, ())
         if len(values) > 1:
             raise ConfigError(f"{self.location}: {name}= is given {len(values)} times; give one.")

@@ -73,8 +73,8 @@ def parse(place: SinkPlace) -> Callable[[], Sink]:
         raise ConfigError(f"write webhook+https://, not {url.scheme}://: {FORM}.")
     if url.scheme == "webhook+http" and not place.allow_http:
         raise ConfigError(
-            f"{url.location}: over http:// anyone on the way can read the events. Write"
-            " webhook+https://, or allow http if the way is a private one."
+            f"{url.location}: over http:// anyone on the network can read the events. Write"
+            " webhook+https://, or allow http if the network is yours alone."
         )
     if url.credentials is not None:
         raise ConfigError(
@@ -264,7 +264,7 @@ def _secrets(url: SinkUrl) -> tuple[bytes, ...]:
     if not 1 <= len(given) <= MOST_SECRETS:
         raise ConfigError(
             f"{url.location}: a webhook needs one secret, or several while you replace it, up to"
-            f" {MOST_SECRETS}, and here are {len(given)}: #secret=whsec_… or"
+            f" {MOST_SECRETS}; this URL has {len(given)}. Write #secret=whsec_… or"
             " #secret_file=/path, a file with one on each line."
         )
     return tuple(map(secret, given))

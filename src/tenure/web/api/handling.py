@@ -199,7 +199,7 @@ async def _checked(operation: Operation, request: Request, most: int) -> Call:
     key = _key(operation, request)
     # Last: what is wrong in itself does not depend on a version.
     expected, any_version = _precondition(operation, request)
-    actor = str(_state(request, "actor", "") or "somebody unknown")
+    actor = str(_state(request, "actor", "") or "someone unknown")
     return Call(path, query, body, expected, any_version, key, actor)
 
 

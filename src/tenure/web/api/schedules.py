@@ -48,7 +48,7 @@ LATE = 10.0
 """Seconds."""
 PORTION = 500
 PORTIONS = 10
-"""A page with filters that the store does not know reads so many portions at the most."""
+"""A page with filters that the store does not know reads at most so many portions."""
 State = Literal["active", "ended", "paused", "orphaned", "set aside"]
 
 

@@ -19,7 +19,7 @@ NOTICED = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A piece of the strip: somebody led, or nobody did and why."""
+    """A piece of the strip: a node led, or nobody did and why."""
 
     x: float
     width: float

@@ -18,7 +18,7 @@ class Policy:
     """Checked when it is made, so that a mistake shows at the start."""
 
     token: str | None = field(default=None, repr=False)
-    """Who has it may come in. Without it and without a proxy, everyone may who reaches the port."""
+    """Who has it is let in. Without it and without a proxy, so is everyone who reaches the port."""
     allow_changes: bool = False
     hosts: frozenset[str] = frozenset()
     """Names under which the dashboard is reached, beside those of this machine's loopback."""
