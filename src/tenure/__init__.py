@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tenure.leases.leadership import AsyncLeadership, Leadership
     from tenure.leases.lease import AsyncLease, Lease
     from tenure.leases.leases import Leases
-    from tenure.leases.single_instance import single_instance
+    from tenure.leases.single_instance import SingleInstance, single_instance
     from tenure.model import (
         Attempt,
         Event,
@@ -112,6 +112,7 @@ __all__ = [
     "Scheduler",
     "SchemaMismatch",
     "Settings",
+    "SingleInstance",
     "Skipped",
     "StoreError",
     "StoreUnavailable",
@@ -196,6 +197,7 @@ _WHERE = {
     "cron": "tenure.triggers",
     "every": "tenure.triggers",
     "rrule": "tenure.triggers",
+    "SingleInstance": "tenure.leases.single_instance",
     "single_instance": "tenure.leases.single_instance",
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import pkgutil
 import re
+import sys
 from dataclasses import MISSING, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +40,40 @@ def test_index_lists_every_public_name() -> None:
 def test_public_name_is_explained_on_its_page(row: dict[str, str]) -> None:
     (page,) = re.findall(r"\]\(([^)]+)\)", row["page"])
     assert re.search(rf"\b{_bare(row['name'])}\b", (DOCS / page).read_text())
+
+
+NOT_NAMED = {"Decorator", "DeliveryPolicy", "Hold", "Sink", "Task", "At", "Cron", "Every", "RRule"}
+"""What users neither keep nor annotate: what decorates, what `with` enters, the parts of a Relay;
+and the triggers, which are all a Trigger."""
+
+
+def test_what_public_calls_return_can_be_imported() -> None:
+    """Or its base class can."""
+    public = {getattr(tenure, name) for name in tenure.__all__}
+    calls = {owner: getattr(tenure, owner) for owner in tenure.__all__}
+    for owner, value in list(calls.items()):
+        if inspect.isclass(value):
+            for name, member in inspect.getmembers_static(value):
+                called = getattr(member, "__func__", getattr(member, "fget", member))
+                calls[f"{owner}.{name}"] = called
+    found = {name: _hidden(call, public) for name, call in calls.items() if "._" not in name}
+    assert {name: hidden for name, hidden in found.items() if hidden} == {}
+
+
+def _hidden(called: Any, public: set[Any]) -> set[str]:
+    """Classes of ours in what this returns, of which no public one is a base."""
+    if not inspect.isfunction(called):
+        return set()
+    home = sys.modules[called.__module__]
+    words = set(re.findall(r"\w+", str(called.__annotations__.get("return", ""))))
+    classes = {word: getattr(home, word, None) for word in words - NOT_NAMED}
+    return {
+        word
+        for word, found in classes.items()
+        if inspect.isclass(found)
+        and found.__module__.startswith("tenure.")
+        and not public & {*found.__mro__}
+    }
 
 
 def test_index_leads_to_every_page() -> None:
