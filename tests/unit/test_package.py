@@ -44,6 +44,16 @@ def test_what_consumers_return_is_public(method: Callable[..., object], names: s
     assert returned & set(tenure.__all__) == names
 
 
+def test_no_file_is_longer_than_400_lines() -> None:
+    files = [file for file in (ROOT / "src").rglob("*.py") if file.read_text().count("\n") > 400]
+    assert files == []
+
+
+def test_every_package_says_what_lives_in_it() -> None:
+    packages = [file.parent for file in (ROOT / "src").rglob("__init__.py")]
+    assert [p.name for p in packages if not (p / "__init__.py").read_text().startswith('"""')] == []
+
+
 def test_names_that_are_not_there_are_refused() -> None:
     with pytest.raises(AttributeError, match="module 'tenure' has no attribute 'Shceduler'"):
         _ = tenure.Shceduler

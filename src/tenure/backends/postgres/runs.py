@@ -92,9 +92,7 @@ class PostgresRuns(PostgresAttempts):
             )
             if found:
                 return _run(found[0]), bool(added)
-        raise StoreUnavailable(
-            f"the run with key {new.key!r} was deleted each time it was found. Try again."
-        )
+        raise StoreUnavailable(f"key {new.key!r}: its run is deleted again and again. Try again.")
 
     async def claim(
         self,
