@@ -10,16 +10,17 @@ import json
 import sqlite3
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from multiprocessing import get_context
+from pathlib import Path
 
-from tenure import Conflict, Event, Scheduler, every
+from tenure import Event, Scheduler, every
 
 FILE, ORDERS = "shop.db", 60
 TABLES = """
-    DROP TABLE IF EXISTS customer_order; CREATE TABLE customer_order (n INTEGER);
-    DROP TABLE IF EXISTS invoice; CREATE TABLE invoice (n INTEGER);
-    DROP TABLE IF EXISTS closed_day; CREATE TABLE closed_day (day TEXT);
+    CREATE TABLE customer_order (n INTEGER);
+    CREATE TABLE invoice (n INTEGER);
+    CREATE TABLE closed_day (day TEXT);
 """
 COUNTS = """
     SELECT (SELECT count(*) FROM customer_order), (SELECT count(*) FROM invoice),
@@ -30,8 +31,7 @@ COUNTS = """
 def shop() -> None:
     scheduler = Scheduler(f"sqlite:///{FILE}")
     with scheduler, closing(sqlite3.connect(FILE)) as connection:
-        with suppress(Conflict):  # it is there from the last time
-            scheduler.add("day-end", every(seconds=1), emit=Event("shop", "DayEnded"))
+        scheduler.add("day-end", every(seconds=1), emit=Event("shop", "DayEnded"))
         for order in range(1, ORDERS + 1):
             placed = Event("shop", "OrderPlaced", {"order": order}, key=str(order))
             with connection:  # the order and its event, or neither
@@ -62,6 +62,8 @@ def counts() -> tuple[int, int, int, int]:
 
 
 def main() -> None:
+    for old in Path().glob(f"{FILE}*"):  # of the last time, which may have ended half-way
+        old.unlink()
     with closing(sqlite3.connect(FILE)) as connection:
         connection.executescript(TABLES)
     processes = get_context("spawn")

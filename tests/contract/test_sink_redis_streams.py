@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,12 +22,15 @@ from tenure.testing.sinks import (
     SinkContract,
     SinkHarness,
     deliver,
+    deliver_at_last,
     event,
     opened,
     verdicts,
 )
+from tests.docs.markdown import ROOT
 from tests.support import freezing
-from tests.support.redis_servers import ClusterSetup
+from tests.support.proxy import Proxy
+from tests.support.redis_servers import ClusterSetup, SentinelSetup, TlsFront
 from tests.support.servers import ValkeyServer
 
 PASSWORD = "hunt3rX%2Fs3cr3tY"
@@ -212,6 +216,83 @@ async def test_full_memory_is_a_sink_that_is_down(harness: StreamsHarness) -> No
             assert verdicts(outcomes) == [Verdict.DOWN, Verdict.UNTRIED]
             line.config_set("maxmemory", "0")
         assert verdicts(await deliver(sink, [event(2), event(3)])) == [Verdict.DELIVERED] * 2
+
+
+async def test_a_name_that_leads_to_a_new_master_is_followed(harness: StreamsHarness) -> None:
+    """The former one is a replica now, and keeps its connections."""
+    former, new = harness.server, ValkeyServer().start()
+    try:
+        with Proxy(former.port) as name:
+            url = f"redis-streams://127.0.0.1:{name.port}/0"
+            async with opened_at(url) as sink:
+                assert verdicts(await deliver(sink, [event(1)])) == [Verdict.DELIVERED]
+                name.lead_to(new.port, keep=True)
+                with harness.line() as line:
+                    line.replicaof("127.0.0.1", new.port)
+                    outcomes = await deliver(sink, [event(2)])
+                    assert verdicts(outcomes) == [Verdict.DOWN]
+                    assert "READONLY" in outcomes[0].reason
+                assert verdicts(await deliver(sink, [event(2)])) == [Verdict.DELIVERED]
+        with redis.Redis(port=new.port) as line:
+            assert line.xlen("ledger") == 1
+    finally:
+        new.close()
+
+
+async def test_tls(harness: StreamsHarness) -> None:
+    with TlsFront(harness.server.port) as front:
+        url = front.url(ssl_ca_certs=front.ca).replace("rediss", "rediss-streams")
+        async with opened_at(url) as sink:
+            assert verdicts(await deliver(sink, [event(1), event(2)])) == [Verdict.DELIVERED] * 2
+        async with opened_at(front.url().replace("rediss", "rediss-streams")) as sink:
+            [outcome] = await deliver(sink, [event(3)])
+            assert (outcome.verdict, "ssl_ca_certs" in outcome.reason) == (Verdict.DOWN, True)
+    assert [name for name, _ in harness.entries("ledger")] == ["1-0", "2-0"]
+
+
+@pytest.mark.slow
+async def test_what_sentinel_makes_the_master_gets_the_rest() -> None:
+    setup = SentinelSetup(replicas=1)
+    try:
+        setup.start()
+        async with opened_at(setup.url.replace("redis+", "redis-streams+")) as sink:
+            assert verdicts(await deliver(sink, [event(1), event(2)])) == [Verdict.DELIVERED] * 2
+            with redis.Redis(port=setup.master.port) as line:
+                assert line.wait(1, 10_000) == 1, "the replica has them"
+            setup.master.stop()
+            sent = [event(n) for n in range(2, 5)]  # the relay may repeat one
+            assert verdicts(await deliver_at_last(sink, sent)) == [Verdict.DELIVERED] * 3
+        with redis.Redis(port=setup.replicas[0].port, decode_responses=True) as line:
+            names = [name for name, _ in line.xrange("ledger")]
+        assert names == ["1-0", "2-0", "3-0", "4-0"]
+    finally:
+        setup.close()
+
+
+async def test_the_rights_on_the_page_are_enough(harness: StreamsHarness) -> None:
+    page = (ROOT / "docs" / "redis-streams.md").read_text()
+    [rule] = re.findall(r"^    ACL SETUSER relay (.+)$", page, re.MULTILINE)
+    with harness.line() as line:
+        line.execute_command("ACL", "SETUSER", "relay", *rule.replace("SECRET", "s3cr3t").split())
+    url = f"redis-streams://relay:s3cr3t@127.0.0.1:{harness.server.port}/0#prefix=events:"
+    async with opened_at(url) as sink:
+        for _ in range(2):  # a repeat is looked up
+            assert verdicts(await deliver(sink, [event(1), event(3)])) == [Verdict.DELIVERED] * 2
+        late = [Outgoing(event(2), late=True)]
+        assert verdicts(await sink.send(late, PATIENCE)) == [Verdict.DELIVERED]
+    async with opened_at(url.replace("events:", "others:")) as sink:
+        [outcome] = await deliver(sink, [event(4)])
+        assert outcome.verdict is not Verdict.DELIVERED
+
+
+@asynccontextmanager
+async def opened_at(url: str) -> AsyncIterator[Sink]:
+    sink = parse(SinkPlace(url, SystemClock()))()
+    await sink.open()
+    try:
+        yield sink
+    finally:
+        await sink.close()
 
 
 class ClusterHarness(SinkHarness):

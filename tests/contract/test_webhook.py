@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,7 @@ from tenure.events.sinks.registry import parse
 from tenure.events.sinks.webhook import WebhookSink
 from tenure.process.clock import SystemClock
 from tenure.testing.sinks import event, outgoing, verdicts
+from tests.docs.markdown import ROOT, blocks
 from tests.support.http_receiver import HttpReceiver
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
@@ -43,12 +47,19 @@ async def send(
     seconds: float = 10.0,
 ) -> list[Outcome]:
     url = f"webhook+http://{host}:{server.port}/hook?x=1#{options}"
-    sink = parse(SinkPlace(url, SystemClock(), allow_http=True, allow_private=private))()
+    place = SinkPlace(url, SystemClock(), allow_http=True, allow_private=private)
+    async with opened_at(place) as sink:
+        sent = [event(number, key) for number, key in enumerate(keys, 1)]
+        return await sink.send(outgoing(sent), seconds)
+
+
+@asynccontextmanager
+async def opened_at(place: SinkPlace) -> AsyncIterator[WebhookSink]:
+    sink = parse(place)()
     assert isinstance(sink, WebhookSink)
     await sink.open()
     try:
-        sent = [event(number, key) for number, key in enumerate(keys, 1)]
-        return await sink.send(outgoing(sent), seconds)
+        yield sink
     finally:
         await sink.close()
 
@@ -101,6 +112,35 @@ async def test_the_secret_is_replaced_without_a_gap(server: HttpReceiver) -> Non
     server.secrets = [NEW]
     assert verdicts(await send(server, options=f"secret={NEW}&secret={OLD}")) == ["delivered"]
     assert verdicts(await send(server, options=f"secret={OLD}")) == [Verdict.RETRY]
+
+
+async def test_no_dot_in_an_id_moves_the_parts_of_what_is_signed(server: HttpReceiver) -> None:
+    """`a.b` with a time and a body would have the signature of `a`, with the time `b`."""
+    url = f"webhook+http://127.0.0.1:{server.port}/hook#secret={NEW}"
+    place = SinkPlace(url, SystemClock(), allow_http=True, allow_private=True)
+    async with opened_at(place) as sink:
+        sent = outgoing([event(1, id="order.1042.é")])
+        assert verdicts(await sink.send(sent, 10)) == [Verdict.DELIVERED]
+    [(_, headers, _)] = server.requests
+    assert headers["webhook-id"] == "order%2E1042%2E%C3%A9"
+    assert [each.id for each in server.received] == ["order.1042.é"]
+
+
+async def test_the_receiver_on_the_page_takes_each_event_once(server: HttpReceiver) -> None:
+    [shown] = [b for b in blocks(ROOT / "docs" / "webhooks.md") if b.language == "python"]
+    booked: list[Any] = []
+    page: dict[str, Any] = {"book": lambda _, event: booked.append(event["data"])}
+    exec(compile(shown.text, shown.place, "exec"), page)
+    await send(server, "aa", options=f"secret={page['SECRET']}&secret={NEW}")
+    connection = sqlite3.connect(":memory:")
+    with closing(connection):
+        connection.execute("CREATE TABLE seen (source, id, PRIMARY KEY (source, id))")
+        for _ in range(2):
+            for _, headers, body in server.requests:
+                assert page["receive"](headers, body, connection) == 204
+        assert booked == [{"number": 1}, {"number": 2}]
+        [(_, headers, body), _] = server.requests
+        assert page["receive"](headers, body + b" ", connection) == 401
 
 
 async def test_what_follows_the_hash_is_not_sent(server: HttpReceiver) -> None:

@@ -3,21 +3,15 @@ Tenure is a package like any other, put under the public contract, and used by i
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.docs.markdown import ROOT, blocks
-from tests.e2e.command import Answer
+from tests.e2e.elsewhere import Environment, installed, pass_contract
 
 EXAMPLE = ROOT / "examples" / "backend"
-WHEELS = Path(sys.prefix) / "wheels"
-PATIENCE = 120.0
 URL = "jsonfile:///leases.json"
 USE = f"""
 from tenure import ConfigError, Leases, Scheduler, single_instance
@@ -49,74 +43,17 @@ with Leases("{URL}") as leases:
 """
 
 
-class Environment:
-    """An environment of its own, and a folder to work in."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.programs = folder / "venv" / "bin"
-
-    def run(self, program: str, *args: object, code: int = 0, **environ: str) -> Answer:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "PYTHON"))}
-        done = subprocess.run(
-            [self.programs / program, *map(str, args)],
-            cwd=self.folder,
-            env={**kept, "NO_COLOR": "1", **environ},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        answer = Answer(done.returncode, done.stdout, done.stderr)
-        assert answer.code == code, answer
-        return answer
-
-
-def here(*args: object) -> None:
-    subprocess.run(
-        [sys.executable, "-m", *map(str, args)],
-        check=True,
-        timeout=PATIENCE,
-        stdout=subprocess.DEVNULL,
-    )
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Nothing in it but wheels: Tenure's, the example's, and what the contract needs."""
-    if not list(WHEELS.glob("hypothesis-*.whl")):
-        lacking = f"{WHEELS} has no wheels to install from, offline: run scripts/setup"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(lacking)
-    folder = tmp_path_factory.mktemp("elsewhere")
-    built = folder / "built"
-    pip = ("pip", "--quiet", "--disable-pip-version-check")
-    offline = ("--no-index", "--find-links", WHEELS, "--find-links", built)
-    here(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", built, ROOT, EXAMPLE)
-    here("venv", "--without-pip", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    here(
-        *(*pip, "--python", python, "install", "--no-compile", *offline),
-        *("--constraint", ROOT / "constraints.txt", "tenure-jsonfile[test]"),
-    )
-    return Environment(folder)
+    return installed(tmp_path_factory.mktemp("elsewhere"), EXAMPLE)
 
 
 @pytest.mark.slow
 def test_it_passes_the_public_contract(environment: Environment) -> None:
-    """With the harness that docs/testing.md shows, and no file of this repository."""
-    (environment.folder / "test_contract.py").write_text((EXAMPLE / "test_contract.py").read_text())
-    memory = Path("/dev/shm")  # it waits for the disk at each change, and others use that disk too
-    scratch = memory if os.access(memory, os.W_OK) else environment.folder
-    answer = environment.run(
-        *("python", "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"),
-        *("-c", EXAMPLE / "pyproject.toml", "--rootdir", ".", "test_contract.py"),
-        TMPDIR=str(scratch),
-    )
-    assert "failed" not in answer.out
+    """With the harness that docs/testing.md shows."""
+    answer = pass_contract(environment, EXAMPLE)
     # A file has no proof of death, and what somebody edited in it is not this example's matter.
     assert " 14 skipped" in answer.out, answer
-    where = environment.run("python", "-c", "import tenure; print(tenure.__file__)").out
-    assert str(environment.programs.parent) in where
 
 
 @pytest.mark.slow

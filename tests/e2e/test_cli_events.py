@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from tenure import Event, Scheduler
 from tests.e2e.command import EXECUTABLE, PATIENCE, at_hand
 
 STORE = ("--url", "sqlite:///jobs.db")
-EMIT = '{"topic": "ledger", "type": "MonthEnded", "data": {"books": 7}, "key": "7"}'
+EMIT = (
+    '{"topic": "ledger", "type": "MonthEnded", "data": {"books": 7}, "key": "7",'
+    ' "headers": {"region": "north"}}'
+)
 
 
 @pytest.fixture
@@ -125,6 +129,7 @@ def test_schedule_that_emits_is_added_shown_changed_and_run(folder: Path) -> Non
     shown = at_hand(folder, "schedules", "show", "month-end", *STORE).out
     assert '{"books":7}' in shown
     assert "overlap" not in shown
+    assert re.search(r"^Header region +north$", shown, re.MULTILINE)
     changed = '{"topic": "audit", "type": "Ended"}'
     update = ("schedules", "update", "month-end", "--emit")
     assert asked(folder, *update, changed)["emit"]["topic"] == "audit"

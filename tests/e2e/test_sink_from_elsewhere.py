@@ -1,99 +1,92 @@
-"""A sink of another package, found by its entry point: `tenure relay` delivers to it by its URL."""
+"""A sink of another package, as its author has it: built, installed into an environment where
+Tenure is a package like any other, put under the public contract, and delivered to by its URL."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
+import socketserver
 import subprocess
-from pathlib import Path
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 from tenure import Event, Scheduler
-from tests.e2e.command import EXECUTABLE, PATIENCE, at_hand, until
+from tests.docs.markdown import ROOT, blocks
+from tests.e2e.command import until
+from tests.e2e.elsewhere import PATIENCE, Environment, installed, pass_contract
 
+EXAMPLE = ROOT / "examples" / "sink"
 STORE = ("--url", "sqlite:///jobs.db")
-MODULE = '''
-from pathlib import Path
-
-from tenure import ConfigError
-from tenure.events.cloudevents import structured
-from tenure.events.sinks.base import DELIVERED, SinkScheme, by_key
 
 
-class LinesSink:
-    """A line of a file for each event."""
-
-    def __init__(self, path):
-        self.location = "lines://"
-        self.path = path
-
-    def lane(self, event):
-        return by_key(event)
-
-    async def open(self):
-        pass
-
-    async def send(self, batch, seconds):
-        with self.path.open("ab") as file:
-            for outgoing in batch:
-                file.write(structured(outgoing.event) + b"\\n")
-        return [DELIVERED] * len(batch)
-
-    async def close(self):
-        pass
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return installed(tmp_path_factory.mktemp("elsewhere"), EXAMPLE)
 
 
-def parse(place):
-    path = place.url.partition("://")[2]
-    if not path:
-        raise ConfigError("a lines:// URL names a file: lines:///path.")
-    return lambda: LinesSink(Path(path))
+class LinesServer(socketserver.ThreadingTCPServer):
+    """Takes lines, and says ok to each."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+        super().__init__(("127.0.0.1", 0), _Connection)
 
 
-SCHEME = SinkScheme(parse)
-'''
+class _Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, LinesServer)
+        for line in self.rfile:
+            self.server.lines.append(json.loads(line))
+            self.wfile.write(b"ok\n")
 
 
-def install(folder: Path) -> dict[str, str]:
-    """As pip leaves a package; the environment in which it is found."""
-    (folder / "tenure_lines.py").write_text(MODULE)
-    about = folder / "tenure_lines-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tenure-lines\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[tenure.sinks]\nlines = tenure_lines:SCHEME\n")
-    return {**os.environ, "PYTHONPATH": str(folder)}
+@pytest.fixture
+def server() -> Iterator[LinesServer]:
+    with LinesServer() as made:
+        threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True).start()
+        yield made
+        made.shutdown()
 
 
-def test_relay_delivers_to_it(tmp_path: Path) -> None:
-    assert at_hand(tmp_path, "migrate", *STORE).code == 0
-    site = tmp_path / "site"
-    site.mkdir()
-    environ = install(site)
-    scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}")
+@pytest.mark.slow
+def test_it_passes_the_public_contract(environment: Environment) -> None:
+    answer = pass_contract(environment, EXAMPLE)
+    assert "12 passed, 1 skipped" in answer.out, answer  # it answers to all or to nobody
+
+
+@pytest.mark.slow
+def test_relay_delivers_to_it(environment: Environment, server: LinesServer) -> None:
+    environment.run("tenure", "migrate", *STORE)
+    scheduler = Scheduler(f"sqlite:///{environment.folder / 'jobs.db'}")
     for n in range(5):
-        scheduler.emit(Event("ledger", "Said", n, key="a"), id=f"id-{n}")
+        sent = Event("ledger", "Said", n, key="a", headers={"region": "north"})
+        scheduler.emit(sent, id=f"id-{n}")
     scheduler.stop()
-    file = tmp_path / "lines"
-    command = [str(EXECUTABLE), "relay", "--to"]
-    refused = subprocess.run(
-        [*command, "lines://", *STORE],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+    url = f"lines://127.0.0.1:{server.server_address[1]}"
+    refused = environment.run("tenure", "relay", "--to", "lines://nowhere", *STORE, code=2)
+    assert "has a host and a port" in refused.err
+    process = subprocess.Popen(
+        [environment.programs / "tenure", "relay", "--to", url, *STORE], cwd=environment.folder
     )
-    assert (refused.returncode, "names a file" in refused.stderr) == (2, True), refused
-    process = subprocess.Popen([*command, f"lines://{file}", *STORE], cwd=tmp_path, env=environ)
     try:
-        until(lambda: file.exists() and len(file.read_text().splitlines()) >= 5, "all events")
+        until(lambda: len(server.lines) >= 5, "all events")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait(PATIENCE)
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["id"] for line in lines] == [f"id-{n}" for n in range(5)]
-    [relay] = at_hand(tmp_path, "events", "relays", *STORE, "--json").json
-    assert (relay["relay"], relay["position"]) == ("lines", 5)
+    assert [line["event"]["id"] for line in server.lines] == [f"id-{n}" for n in range(5)]
+    assert {line["headers"]["region"] for line in server.lines} == {"north"}
+    [relay] = environment.run("tenure", "events", "relays", *STORE, "--json").json
+    assert (relay["relay"], relay["sink"], relay["position"]) == ("lines", url, 5)
+
+
+def test_page_shows_the_scheme_and_the_harness_that_are_tested() -> None:
+    shown = [block.text for block in blocks(ROOT / "docs" / "sinks.md")]
+    assert (EXAMPLE / "tenure_lines" / "__init__.py").read_text() in shown
+    assert (EXAMPLE / "test_lines.py").read_text() in shown

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tenure import Event, Scheduler
+from tenure import Consumer, Event, Scheduler
 from tests.faults.support import until
 from tests.support.servers import PostgresServer
 
@@ -113,6 +113,77 @@ def test_consumers_that_are_killed_and_a_leader_that_changes(ledger: Ledger) -> 
         assert [n for n, _ in rows] == list(range(count))
         numbers = [number for _, number in rows]
         assert numbers == list(range(numbers[0], numbers[0] + count))
+
+
+def test_writers_of_one_key_that_commit_late_or_never(postgres: PostgresServer) -> None:
+    """They share the key, and a row that each locks before it emits; consumers roll back, too. A
+    transaction that has emitted stays open all the time, and holds up nobody."""
+    ledger = Ledger(postgres.create_database("late_writers"))
+    ledger.rows("CREATE TABLE booked (id bigserial, key text, n bigint)")
+    ledger.rows("CREATE TABLE account (key text PRIMARY KEY, n bigint)")
+    ledger.rows("INSERT INTO account VALUES ('a', 0), ('b', 0)")
+    scheduler = Scheduler(ledger.url)
+    with ExitStack() as stack:
+        stack.enter_context(scheduler)
+        foreign = stack.enter_context(psycopg.connect(ledger.url))
+        scheduler.emit(Event("ledger", "Foreign", 0, key="a"), connection=foreign)
+        writers = [
+            threading.Thread(target=_count_up, args=(ledger.url, scheduler, random.Random(n)))
+            for n in range(4)
+        ]
+        consumers = [
+            stack.enter_context(scheduler.consumer("ledger", group="books", limit=7))
+            for _ in range(2)
+        ]
+        readers = [
+            threading.Thread(target=_book, args=(consumer, random.Random(n)))
+            for n, consumer in enumerate(consumers)
+        ]
+        for reader in readers:
+            reader.start()
+            stack.callback(reader.join, timeout=60)
+        for consumer in consumers:
+            stack.callback(consumer.stop)
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(timeout=60)
+        counts = dict(ledger.rows("SELECT key, n FROM account"))
+        until(lambda: ledger.booked() >= sum(counts.values()), "all but the one that is open", 60)
+        foreign.commit()
+        until(lambda: ledger.booked() > sum(counts.values()), "that one, too")
+    for key, count in counts.items():
+        rows = ledger.rows(f"SELECT n FROM booked WHERE key = '{key}' ORDER BY id")
+        last = [0] if key == "a" else []
+        assert [n for (n,) in rows] == [*range(1, count + 1), *last], key
+
+
+def _count_up(url: str, scheduler: Scheduler, source: random.Random) -> None:
+    with psycopg.connect(url) as connection:
+        for _ in range(40):
+            key = source.choice("ab")
+            found = connection.execute(
+                "UPDATE account SET n = n + 1 WHERE key = %s RETURNING n", [key]
+            ).fetchone()
+            assert found is not None
+            scheduler.emit(Event("ledger", "Counted", found[0], key=key), connection=connection)
+            if source.random() < 0.3:
+                threading.Event().wait(0.02)  # a late commit is the point
+            (connection.rollback if source.random() < 0.2 else connection.commit)()
+
+
+def _book(consumer: Consumer, source: random.Random) -> None:
+    for batch in consumer:
+        with suppress(_Unlucky), batch.transaction() as connection:
+            for event in batch:
+                row = [event.key, int(event.data)]
+                connection.execute("INSERT INTO booked (key, n) VALUES (%s, %s)", row)
+            if source.random() < 0.2:
+                raise _Unlucky
+
+
+class _Unlucky(Exception):
+    """This batch is rolled back."""
 
 
 def _write(

@@ -76,12 +76,13 @@ class Proxy:
 
         asyncio.run_coroutine_threadsafe(change(), self._loop).result()
 
-    def lead_to(self, target: int) -> None:
-        """Another port, for new lines; the old ones are reset."""
+    def lead_to(self, target: int, *, keep: bool = False) -> None:
+        """Another port, for new lines; the old ones are reset, or kept."""
 
         async def change() -> None:
             self._target = target
-            self._cut()
+            if not keep:
+                self._cut()
 
         asyncio.run_coroutine_threadsafe(change(), self._loop).result()
 

@@ -63,11 +63,15 @@ class Following:
         return self._backend
 
     async def open(self, backend: Backend) -> None:
-        joins = await transaction.ready(backend)
-        assert isinstance(joins, Consumable)
-        await joins.events.follow(self.topic, self.group, from_now=self._from_now)
-        self._unsubscribe = joins.wakeups.subscribe(EVENTS, self._woken.set)
-        self._backend = joins
+        if not isinstance(backend, Consumable):
+            raise ConfigError(
+                "a consumer commits how far it has read in a transaction of yours, and"
+                f" {backend.location} has none: use SQLite or PostgreSQL."
+            )
+        await transaction.ready(backend)
+        await backend.events.follow(self.topic, self.group, from_now=self._from_now)
+        self._unsubscribe = backend.wakeups.subscribe(EVENTS, self._woken.set)
+        self._backend = backend
         self.stopped = False
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from tenure.backends.address import Address
 from tenure.cli.errors import Failed, of_usage
 from tenure.cli.numbers import COUNT, SECONDS, SOME
 from tenure.cli.opened import Opened
-from tenure.cli.output import Page, exactly, in_seconds, iso, print_json, say, when
+from tenure.cli.output import Page, exactly, in_seconds, iso, loaded, print_json, say, when
 from tenure.cli.runs.output import run_facts, run_json, summary
 from tenure.cli.runs.wait import FINISHED, wait_for
 from tenure.cli.schedules.output import (
@@ -161,6 +161,7 @@ def show(name: str, store: Store, as_json: bool, occurrences: int, ahead: int) -
             ("Emits", spec.event and f"{spec.event.type} to {spec.event.topic}"),
             ("Data", spec.event and spec.event.data),
             ("Key", spec.event and spec.event.key),
+            *((f"Header {name}", value) for name, value in _headers(spec)),
             ("Arguments", spec.kwargs if spec.kwargs != "{}" else None),
             ("Tenant", spec.tenant),
             ("Declared by", f"the code of app {spec.app!r}" if spec.app else "run time (added)"),
@@ -199,6 +200,12 @@ def _tell_event(name: str, event: str, *, new: bool, as_json: bool) -> None:
 
 def _of_runs(spec: ScheduleSpec) -> str:
     return f" overlap={spec.overlap}" if spec.event is None else ""
+
+
+def _headers(spec: ScheduleSpec) -> list[tuple[str, str]]:
+    """Of the event; somebody may have edited the row."""
+    headers = {} if spec.event is None else loaded(spec.event.headers)
+    return [(k, str(v)) for k, v in headers.items()] if isinstance(headers, dict) else []
 
 
 def _more_of_runs(spec: ScheduleSpec) -> str | None:

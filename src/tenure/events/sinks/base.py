@@ -96,6 +96,7 @@ class Sink(Protocol):
     async def send(self, batch: Sequence[Outgoing], seconds: float) -> list[Outcome]:
         """Try to deliver these; return an outcome for each, in their order.
 
+        - All of an event arrives: its attributes (`cloudevents.attributes`), its data and headers.
         - Events of one lane arrive in the order of the batch. After one that is not DELIVERED,
           none of its lane is sent.
         - What was confirmed is DELIVERED, even if others of the batch were not. A part of the sink

@@ -64,6 +64,8 @@ DEFAULTS: Mapping[str, object] = {
 _TAKEN = {*FIXED, "bootstrap.servers", "metadata.broker.list", "transactional.id"}
 _TAKEN |= {"request.required.acks", "delivery.timeout.ms", "max.in.flight"}
 _TAKEN |= {"max.in.flight.requests.per.connection", "message.send.max.retries", "retries"}
+_RUNS_CODE = {"plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd"}
+"""They load a library or run a command. A URL may come from someone who may not do that here."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _log = logging.getLogger("tenure.sinks.kafka")
 
@@ -296,6 +298,11 @@ def _settings(url: SinkUrl) -> dict[str, object]:
             raise ConfigError(
                 f"{url.location}: {name} is set by Tenure, whose promises depend on it. Leave it"
                 " out."
+            )
+        if name in _RUNS_CODE:
+            raise ConfigError(
+                f"{url.location}: {name} would run other code in this process, and that is not for"
+                " a URL to say. Leave it out."
             )
         settings[name] = unquote(value)
     return settings

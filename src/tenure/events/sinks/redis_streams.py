@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ _FORMS = {
 SCHEMES = ("redis-streams", "rediss-streams")
 OPTIONS = ("maxlen", "prefix", "stream")
 LEAST_KEPT = 1_000
+HANG_UP_MOST = 1.0
 _DOWN = ("OOM ", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "LOADING")
 
 
@@ -172,8 +174,17 @@ class RedisStreamsSink:
             return nothing_sent(batch, self._silent())
         except FAILURES as error:
             return nothing_sent(batch, _failure(error))
+        if any(answer.startswith("error READONLY") for answer in answers):
+            await self._hang_up()
         outcomes = [self._outcome(stream, answer) for answer in answers]
         return outcomes + [UNTRIED] * (len(batch) - len(outcomes))
+
+    async def _hang_up(self) -> None:
+        """A former master keeps its connections. Its name may lead to the new one by now."""
+        pool = getattr(self._client, "connection_pool", None)  # a cluster says itself who has what
+        if pool is not None:
+            with suppress(Exception):  # they are given up in any case
+                await apart(pool.disconnect(), HANG_UP_MOST)
 
     def _silent(self) -> Outcome:
         return Outcome(Verdict.DOWN, f"{self.location} did not answer in time")
