@@ -7,6 +7,7 @@ only becomes slower with every day. On PostgreSQL.
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,10 +18,10 @@ import pytest
 from tenure.backends.postgres import PostgresBackend
 from tenure.backends.postgres.leases import PostgresLeases
 from tenure.backends.postgres.runs import PostgresRuns
-from tenure.backends.postgres.schedules import PostgresSchedules, _columns
+from tenure.backends.postgres.schedules import PostgresSchedules, _as_read, _columns
 from tenure.model import ENDED, HIGHEST_TERM, LONGEST_TTL, OVERLAP, Fence, Firing, NewRun, Planned
 from tenure.process.identity import new_holder
-from tenure.testing.contract.harness import adding
+from tenure.testing.contract.harness import adding, replacing
 from tests.contract.statement_plans import nodes, scans
 from tests.support.roles import RoleStore
 from tests.support.servers import PostgresServer
@@ -94,6 +95,41 @@ def _node_of(url: str) -> str:
     store = RoleStore(url).made()
     store.close()
     return store.of("node")
+
+
+async def test_postgresql_finds_schedules_by_key_in_a_young_table(
+    postgres: PostgresServer,
+) -> None:
+    """A thousand that were just added: nobody has analysed them, and all are in one namespace."""
+    backend = PostgresBackend(postgres.create_database("statement_plans_young"))
+    await backend.open()
+    try:
+        schedules = backend.schedules
+        added = await schedules.change([adding(f"a{n}", NOW) for n in range(1_000)])
+        firings = [Firing(s.uid, 1, NOW, (Planned(NOW, NOW),), None, NOW, NOW) for s in added]
+        values = backend.office.of(Fence("leader", 1, "ann")) | _columns(firings)
+        values |= {"at": NOW, "overlap": OVERLAP, "channel": "x", "topic": "x", "nobody": None}
+        values["trace"] = None
+        rows = json.dumps([_as_read(replacing(schedule)) for schedule in added])
+        statements = {
+            **dict.fromkeys(("fire", "fire_late", "fire_events"), values),
+            "replace": {"namespace": "default", "rows": rows},
+        }
+        for name, given in statements.items():
+            steps = await nodes(schedules._database, schedules._sql[name], given)
+            used = [s.get("Index Name") for s in steps if s.get("Relation Name") == "schedule"]
+            assert "schedule_pkey" in used, name
+            # By the name, too, if it is a new one.
+            assert set(used) <= {"schedule_pkey", None} | ({_NAMES} if name == "replace" else set())
+            for step in steps:
+                assert "Seq Scan" not in step["Node Type"], (name, step)
+                if step.get("Index Name") == _NAMES:
+                    assert "name = " in step["Index Cond"].replace("namespace = ", ""), step
+    finally:
+        await backend.close()
+
+
+_NAMES = "schedule_namespace_name_removed_key"
 
 
 async def test_postgresql_finds_the_due_of_tenants_by_key(postgres: PostgresServer) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tenure.node.names import LEADER
 from tenure.observe.metrics import LASTS
-from tests.faults.support import Journal
+from tests.faults.support import TTL, Journal
 
 EVERY = 0.1
 SCRAPE = 1.0
@@ -120,7 +120,10 @@ class Scraper:
     def changes(self, journal: Journal, faults: Iterable[Fault]) -> list[tuple[float, float]]:
         """From when to when there was no leader, or not the one that was seen last: from a fault of
         the leader or of the store, or from the doubt of the leader in its own lease, until somebody
-        has taken office or trusts its lease again, and all nodes were looked at since then."""
+        has taken office or trusts its lease again, and all nodes were looked at since then.
+
+        A hint deposes a leader that lives, too, such as one whose connections a restart has ended.
+        It may notice that later than its successor, or tell it later."""
         told: list[tuple[float, str, str | None]] = [
             (fact.at, fact["name"], fact.who)
             for name in (*_DOUBTS, *_LEADS)
@@ -134,8 +137,11 @@ class Scraper:
         for at, what, who in sorted(told):
             is_led = what == _LEADS[0] or (what == _LEADS[1] and who == leader)
             if is_led or (what == "over" and not doubted):
+                known = at
+                if is_led and who != leader:
+                    since, known = min(since, at - NOTICED), _noticed(journal, leader, at)
                 leader = who if is_led else leader
-                found.append((since, self.looked_at_all(at)))
+                found.append((since, self.looked_at_all(known)))
                 since, doubted = NEVER, False
             elif what in _DOUBTS and who == leader:
                 since, doubted = min(since, at - NOTICED), True
@@ -144,15 +150,16 @@ class Scraper:
         return [*found, (since, NEVER)]
 
     def outlasted(self, journal: Journal) -> list[str]:
-        """Those who were seen to lead after somebody else had taken office."""
+        """Those who were seen to lead when they had noticed that another had taken office."""
         taken = journal.entries("fact", name=_LEADS[0], scope=LEADER)
         ends = [*(each.at - NOTICED for each in taken[1:]), NEVER]
         return [
             f"{who} at {look.at}, {each.who} took office at {each.at}"
             for each, end in zip(taken, ends, strict=True)
             for who, looks in self.looks.items()
+            for known in [_noticed(journal, who, each.at) + LASTS]
             for look in looks
-            if who != each.who and look.leads and each.at + LASTS <= look.begun < look.at < end
+            if who != each.who and look.leads and known <= look.begun < look.at < end
         ]
 
     def looked_at_all(self, since: float) -> float:
@@ -179,6 +186,13 @@ class Scraper:
 
 _DOUBTS = ("lease.suspended", "leader.left_office")
 _LEADS = ("leader.took_office", "lease.restored")
+
+
+def _noticed(journal: Journal, who: str | None, taken: float) -> float:
+    """When this node knew that another had taken office: when it says so, as long as it may still
+    trust its lease; otherwise it had to know at once."""
+    left = [] if who is None else journal.facts("leader.left_office", who, after=taken)
+    return next((f.at for f in left if f["scope"] == LEADER and f.at < taken + TTL), taken)
 
 
 def _counts(name: str) -> bool:

@@ -3,6 +3,7 @@ scrape with bad intentions."""
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import statistics
@@ -16,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.observing import SCRAPE, Fault, Scraper, fetch
+from tests.faults.observing import SCRAPE, Fault, Look, Scraper, fetch
 from tests.faults.postgres import PostgresCluster, running_cluster, running_server
-from tests.faults.support import TTL, Cluster, task, until
+from tests.faults.support import LEADER, TTL, Cluster, Journal, task, until
 from tests.support.open_files import allow_many
 from tests.support.servers import free_port, release_port
 
@@ -104,6 +105,43 @@ def test_numbers_tell_the_truth_while_nodes_die_and_freeze_and_the_store_restart
     assert [each for each in steady if each[1] != 1] == []
     assert scraper.outlasted(postgres.journal) == []
     postgres.stop_all()
+
+
+@pytest.mark.parametrize(("known", "right"), [(10.4, True), (None, False)])
+def test_leader_that_was_deposed_alive_leads_until_it_has_noticed(
+    tmp_path: Path, known: float | None, right: bool
+) -> None:
+    """How numbers are judged: a was scraped before it knew of b; then b, whose page was a moment
+    old; only then both as they are now."""
+    journal = Journal(tmp_path / "journal")
+    told: list[tuple[float, str, str]] = [(0.0, "a", "leader.took_office")]
+    told.append((10.0, "b", "leader.took_office"))
+    if known is not None:
+        told.append((known, "a", "leader.left_office"))
+    for at, who, name in told:
+        line = {"event": "fact", "who": who, "pid": 1, "at": at, "name": name, "scope": LEADER}
+        with journal.path.open("a") as file:
+            file.write(f"{json.dumps(line)}\n")
+    scraper = Scraper({})
+    seen = {"a": [(1.0, True), (5.0, True), (10.3, True), (10.45, False), (12.0, False)]}
+    seen["b"] = [
+        (1.1, False),
+        (5.1, False),
+        (10.15, False),
+        (10.5, True),
+        (12.1, True),
+        (13.0, True),
+    ]
+    for who, looks in seen.items():
+        scraper.looks[who] = [Look(at - 0.01, at, leads, 0.0) for at, leads in looks]
+    assert (scraper.outlasted(journal) == []) is right
+    changes = scraper.changes(journal, [])
+    steady = [
+        number
+        for at, number in scraper.sums()
+        if not any(begun <= at <= ended for begun, ended in changes)
+    ]
+    assert set(steady) == {1}
 
 
 def _looks(scraper: Scraper, nodes: list[str]) -> None:

@@ -76,6 +76,7 @@ class Reaper(Service):
         limit = self.settings.call_timeout
         self._recovering, self._pruning = Portion(RECOVER_BATCH, limit), Portion(PRUNE_BATCH, limit)
         self._pruning_events = Portion(PRUNE_BATCH, limit)
+        self._pruning_audit = Portion(PRUNE_BATCH, limit)
         self._forgotten: dict[str, str] = {}
         """How far forgetting has come, for each prefix."""
 
@@ -246,9 +247,11 @@ class Reaper(Service):
     async def _prune_audit(self, fence: Fence) -> None:
         stop, full = self.clock.monotonic() + PRUNE_FOR, True
         while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
-            async with asyncio.timeout(self.settings.call_timeout):
-                pruned = await self._audit.prune(fence, self.settings.retention, PRUNE_BATCH)
-            full = pruned >= PRUNE_BATCH
+            size = self._pruning_audit.size
+            pruned = await self._in_time(
+                self._pruning_audit, self._audit.prune(fence, self.settings.retention, size)
+            )
+            full = pruned >= size
 
     async def _forget_leases(self, prefix: str) -> None:
         """Forget the presences of nodes that left or were buried, and locks that are not used."""

@@ -21,6 +21,7 @@ from tenure.backends.base import Stores
 from tenure.errors import Conflict, InvalidSchedule, StoreUnavailable
 from tenure.facts import ScheduleOrphaned
 from tenure.model import TaskRule
+from tenure.node.batch_size import Portion
 from tenure.node.notice import Notice
 from tenure.node.presence import PRESENCE
 from tenure.node.reaper import LATEST_RETRY
@@ -38,6 +39,8 @@ from tenure.schedules.declarations import (
 ATTEMPTS = 20
 PATIENCE = 5
 """How often a start tries again while the store is busy."""
+CHANGES = 2_500
+"""How many schedules one transaction changes, unless that takes too long."""
 SELDOM = 4
 """While nothing changes, looks are so many times less frequent."""
 UNASKED = 10
@@ -81,6 +84,7 @@ class Rollout(Service):
         """Did code and store agree at the last look?"""
         self._pending = False
         """Does a decision depend on time alone?"""
+        self._portion = Portion(CHANGES, self.settings.call_timeout)
 
     @property
     def edition(self) -> str:
@@ -152,7 +156,7 @@ class Rollout(Service):
 
     async def _agree(self, roll: Roll, *, joining: bool = False) -> bool:
         """Make the changes that are needed. False if others kept changing the same schedules."""
-        size, failures, announced, listed = None, 0, False, joining
+        failures, announced, listed = 0, False, joining
         while failures < ATTEMPTS:
             # Presences were read before: every node that changed something by then is announced.
             known = await self._editions.declared(self._mine.app)
@@ -176,19 +180,23 @@ class Rollout(Service):
                 continue
             if not joining and self.clock.monotonic() - roll.at > self.settings.ttl:
                 return False  # we were frozen: nodes may have come or gone meanwhile
-            batch = decisions[:size]
+            batch, begun = decisions[: self._portion.size], self.clock.monotonic()
             try:
                 await self._change(batch, changed)
             except Conflict:
                 # If many schedules fire often, one of them has always just fired: take fewer.
-                size, failures = max(1, len(batch) // 2), failures + 1
+                self._portion.failed(len(batch))
+                failures += 1
             except StoreUnavailable:
-                # Other nodes that start now declare the same and hold the rows: wait for them.
+                # So many may take longer than a transaction may: take fewer. Or other nodes that
+                # start now declare the same and hold the rows: wait for them.
+                self._portion.failed(len(batch))
                 if not joining or failures >= PATIENCE:
                     raise
                 failures += 1
                 await self.clock.sleep(0.1 * failures)
             else:
+                self._portion.done(len(batch), self.clock.monotonic() - begun)
                 failures = 0
                 self._tell(batch)
         return False

@@ -11,13 +11,15 @@ import asyncio
 
 from tenure.backends.base import SummaryStore
 from tenure.errors import Fenced
+from tenure.model import Advanced, Fence
+from tenure.node.batch_size import Portion
 from tenure.node.elector import Mandate
 from tenure.node.service import Service, Surroundings
 
 EVERY = 5.0
 """How many seconds pass until it looks for more."""
 PORTION = 500
-"""How many runs one transaction adds."""
+"""How many runs one transaction adds, unless that takes too long."""
 PAUSE = 4.0
 """How many times as long as a portion took it pauses, if there is more."""
 PRUNE_EVERY = 3_600.0
@@ -30,6 +32,7 @@ class Summarizer(Service):
         super().__init__(around)
         self._summaries = summaries
         self._mandate = mandate
+        self._portion = Portion(PORTION, self.settings.call_timeout)
         self._lag = self.settings.ttl
         """Every transaction of a node has ended by then."""
         self._pruned_at = float("-inf")
@@ -39,8 +42,7 @@ class Summarizer(Service):
         if fence is None:
             return None  # the elector wakes us
         try:
-            async with asyncio.timeout(self.settings.call_timeout):
-                advanced = await self._summaries.advance(fence, PORTION, self._lag)
+            advanced = await self._advance(fence)
             if not advanced.more and begun - self._pruned_at >= PRUNE_EVERY:
                 async with asyncio.timeout(self.settings.call_timeout):
                     await self._summaries.prune(fence, self.settings.retention)
@@ -49,3 +51,16 @@ class Summarizer(Service):
             self._mandate.deposed(fence)
             return None
         return (self.clock.monotonic() - begun) * PAUSE if advanced.more else EVERY
+
+    async def _advance(self, fence: Fence) -> Advanced:
+        size, begun = self._portion.size, self.clock.monotonic()
+        try:
+            async with asyncio.timeout(self.settings.call_timeout):
+                advanced = await self._summaries.advance(fence, size, self._lag)
+        except Fenced:
+            raise
+        except Exception:
+            self._portion.failed(size)
+            raise
+        self._portion.done(size, self.clock.monotonic() - begun)
+        return advanced

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tenure.backends.base import FREE_AFTER, UNREAD_KEPT, EditionStore
+from tenure.backends.base import FREE_AFTER, UNREAD_KEPT, AuditStore, EditionStore
 from tenure.errors import StoreUnavailable
 from tenure.facts import EventsDropped, HistoryBehind
 from tenure.model import (
@@ -292,3 +292,20 @@ async def test_what_is_old_and_does_not_fit_is_pruned_in_portions(world: World) 
         await world.step(guarded=True)
         world.clock.advance(1)
     assert tried == [500, 250, 125, 62, 62, 62, 62, 62, 62, 62]
+
+
+async def test_audit_that_is_old_and_does_not_fit_is_pruned_in_portions(world: World) -> None:
+    tried: list[int] = []
+
+    async def slow(fence: Fence, older_than: float, limit: int) -> int:
+        tried.append(limit)
+        world.clock.advance(SETTINGS.call_timeout / 3)
+        if limit > 200:
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        return 0
+
+    world.reaper._audit = cast("AuditStore", SimpleNamespace(prune=slow))
+    for _ in range(5):
+        world.clock.advance(PRUNE_EVERY)
+        await world.step(guarded=True)
+    assert tried == [500, 250, 125, 125, 125]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from tenure.errors import Conflict, StoreUnavailable
+from tenure.model import Change, Schedule
 from tenure.node.rollout import ATTEMPTS, PATIENCE, SELDOM, UNASKED
 from tests.unit.node.rolling import GRACE, POLL, Node, World, settle
-from tests.unit.node.services import names
+from tests.unit.node.services import SETTINGS, names
 
 
 @pytest.fixture
@@ -91,6 +94,58 @@ async def test_release_that_the_store_forgot_is_announced_again(world: World) ->
     [edition] = (await world.backend.editions.declared("app")).editions
     assert edition.digest == node.declared.edition.digest
     assert (await world.the("a")).active
+
+
+# -- a store whose transactions are too short for all of it ----------------------------------------
+
+
+class Small:
+    """In one transaction there is time for two changes."""
+
+    def __init__(self, world: World, schedules: Any) -> None:
+        self._world, self._schedules = world, schedules
+        self.tried: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._schedules, name)
+
+    async def change(self, changes: Sequence[Change]) -> list[Schedule]:
+        self.tried.append(len(changes))
+        self._world.clock.advance(SETTINGS.call_timeout / 3)
+        if len(changes) > 2:
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        changed: list[Schedule] = await self._schedules.change(changes)
+        return changed
+
+
+CODE = {f"task {n}": 10.0 for n in range(8)}
+
+
+async def test_what_does_not_fit_is_declared_in_portions(world: World) -> None:
+    node = Node(world, "node", "app", CODE)
+    small = node.schedules._store = Small(world, node.schedules._store)
+    starting = asyncio.create_task(node.rollout.declare())
+    for _ in range(PATIENCE):
+        await world.clock.settle()
+        world.clock.advance(1.0)
+    await starting
+    assert small.tried == [8, 4, 2, 2, 2, 2]
+    assert {await world.interval(name) for name in CODE} == {"10.0"}
+
+
+async def test_what_does_not_fit_is_rolled_back_in_portions(world: World) -> None:
+    """The node that does it is running: each failure is told, and the next try is smaller."""
+    old = await world.start("old", "app", **CODE)
+    new = await world.start("new", "app", **dict.fromkeys(CODE, 20.0))
+    await settle(world, old, new)
+    await new.leave()
+    assert not await old.step()
+    await world.pass_time(GRACE + 0.1, old)
+    small = old.schedules._store = Small(world, old.schedules._store)
+    for _ in range(3):
+        await old.rollout.guarded_step()
+    assert small.tried == [8, 4, 2, 2, 2, 2]
+    assert {await world.interval(name) for name in CODE} == {"10.0"}
 
 
 # -- cost -----------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
-from tenure.model import BUCKET, Fence
+from tenure.errors import StoreUnavailable
+from tenure.model import BUCKET, Advanced, Fence
 from tenure.node.service import Surroundings
 from tenure.node.summarizer import EVERY, PORTION, PRUNE_EVERY, Summarizer
 from tests.unit.node.reaping import FENCE, World
@@ -42,6 +44,24 @@ async def test_long_history_is_added_in_portions() -> None:
     assert await world.counted() == PORTION
     assert await world.summarizer.step() == EVERY
     assert await world.counted() == PORTION + 1
+
+
+async def test_portion_that_takes_too_long_is_halved_until_it_fits() -> None:
+    world = await summarizing(PORTION)
+    advance, tried = world.backend.summaries.advance, list[int]()
+
+    async def slow(fence: Fence, limit: int, lag: float) -> Advanced:
+        tried.append(limit)
+        world.clock.advance(SETTINGS.call_timeout / 3)
+        if limit > PORTION // 4:
+            raise StoreUnavailable("canceling statement due to statement timeout")
+        return await advance(fence, limit, lag)
+
+    world.summaries._store = SimpleNamespace(advance=slow, prune=world.backend.summaries.prune)
+    for _ in range(6):
+        await world.summarizer.guarded_step()
+    assert tried == [PORTION, PORTION // 2, *[PORTION // 4] * 4]
+    assert await world.counted() == PORTION
 
 
 async def test_run_whose_transaction_may_not_have_ended_waits() -> None:

@@ -78,7 +78,7 @@ class PostgresSchedules:
         ]
         for some in _portions([c for c in changes if c.replaces is not None]):
             read = json.dumps([_as_read(change) for change in some])
-            statements.append((self._sql["replace"], self._named(rows=_json(some), read=read)))
+            statements.append((self._sql["replace"], self._named(rows=read)))
         statements.append((self._sql["wake"], self._wake(SCHEDULES)))
 
         def check(results: list[Rows]) -> Exception | None:
@@ -294,15 +294,14 @@ def _portions(changes: list[Change]) -> list[list[Change]]:
 
 def _json(changes: Sequence[Change]) -> str:
     """All rows as one parameter: the server takes the types from the table's columns."""
-    return json.dumps(
-        [_values(c) | {"uid": None if c.replaces is None else c.replaces.uid} for c in changes]
-    )
+    return json.dumps([_values(change) for change in changes])
 
 
 def _as_read(change: Change) -> dict[str, Any]:
+    """What it is to become, and what it was when it was read."""
     old, missed = change.replaces, change.missed
     assert old is not None
-    row: dict[str, Any] = {"uid": old.uid, "version": old.version}
+    row: dict[str, Any] = {"uid": old.uid, "version": old.version, "spec": _values(change)}
     row["expected"] = None if old.next_nominal is None else old.next_nominal.isoformat()
     if missed is not None:
         row |= {

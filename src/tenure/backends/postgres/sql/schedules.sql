@@ -21,31 +21,41 @@ RETURNING uid, name, updated_at;
 
 -- name: replace
 -- Changes any number at once. A schedule that changed since it was read is left out of the result, and so is
--- one whose new name is taken.
+-- one whose new name is taken. Written so that each schedule is looked up by its primary key, whatever the
+-- planner estimates (see `fire`), and locked in the order of uids, like by others who change many.
 WITH l AS (
-    SELECT * FROM json_to_recordset(%(read)s::json) AS l (
-        uid bigint, version integer, expected timestamptz,
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS l (
+        uid bigint, version integer, expected timestamptz, spec json,
         missed_first timestamptz, missed_last timestamptz, missed_reason text)
+    ORDER BY uid OFFSET 0
+), held AS (
+    SELECT l.*, r FROM l
+    CROSS JOIN LATERAL json_populate_record(NULL::{schema}.schedule, l.spec) r
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM {schema}.schedule s
+        WHERE s.uid = l.uid AND s.version = l.version AND s.next_nominal IS NOT DISTINCT FROM l.expected
+          AND coalesce(s.namespace, '') = %(namespace)s AND s.removed = 0   -- coalesce: not by its index
+          AND (s.name = r.name OR (
+              SELECT true FROM {schema}.schedule o
+              WHERE o.namespace = %(namespace)s AND o.name = r.name AND o.removed = 0 LIMIT 1) IS NULL)
+        FOR NO KEY UPDATE
+    ) s
 ), replaced AS (
     UPDATE {schema}.schedule s SET
-        name = r.name, tenant = r.tenant, app = r.app, trigger = r.trigger, task = r.task, kwargs = r.kwargs,
-        catch_up = r.catch_up, catch_up_limit = r.catch_up_limit,
-        catch_up_grace = r.catch_up_grace, overlap = r.overlap,
-        lock = coalesce(r.lock, 'schedule:' || s.uid), lock_rule = r.lock_rule,
-        priority = r.priority, timeout = r.timeout, retries = r.retries, on_crash = r.on_crash,
-        definition = r.definition, active = r.active, reason = r.reason,
-        next_nominal = r.next_nominal, next_due = r.next_due, version = s.version + 1,
-        updated_at = now(),
-        target = CASE WHEN s.target IN ('task', 'event') THEN r.target ELSE s.target END,  -- newer code's stays
-        topic = r.topic, event_type = r.event_type, event_data = r.event_data, event_key = r.event_key,
-        event_headers = r.event_headers
-    FROM json_populate_recordset(NULL::{schema}.schedule, %(rows)s::json) r JOIN l USING (uid)
-    WHERE s.uid = r.uid AND s.namespace = %(namespace)s AND s.version = l.version
-      AND s.next_nominal IS NOT DISTINCT FROM l.expected AND s.removed = 0
-      AND (s.name = r.name OR NOT EXISTS (
-          SELECT 1 FROM {schema}.schedule o
-          WHERE o.namespace = %(namespace)s AND o.name = r.name AND o.removed = 0))
-    RETURNING s.uid, s.name, s.updated_at
+        name = (h.r).name, tenant = (h.r).tenant, app = (h.r).app, trigger = (h.r).trigger,
+        task = (h.r).task, kwargs = (h.r).kwargs,
+        catch_up = (h.r).catch_up, catch_up_limit = (h.r).catch_up_limit,
+        catch_up_grace = (h.r).catch_up_grace, overlap = (h.r).overlap,
+        lock = coalesce((h.r).lock, 'schedule:' || s.uid), lock_rule = (h.r).lock_rule,
+        priority = (h.r).priority, timeout = (h.r).timeout, retries = (h.r).retries,
+        on_crash = (h.r).on_crash, definition = (h.r).definition, active = (h.r).active,
+        reason = (h.r).reason, next_nominal = (h.r).next_nominal, next_due = (h.r).next_due,
+        version = s.version + 1, updated_at = now(),
+        target = CASE WHEN s.target IN ('task', 'event') THEN (h.r).target ELSE s.target END,  -- newer code's stays
+        topic = (h.r).topic, event_type = (h.r).event_type, event_data = (h.r).event_data,
+        event_key = (h.r).event_key, event_headers = (h.r).event_headers
+    FROM held h WHERE s.uid = h.uid
+    RETURNING s.uid, s.name, s.updated_at, h.missed_first, h.missed_last, h.missed_reason
 ), stretches AS (
     -- If the first missed time was fired or skipped, the stretch begins right after it. If a missed stretch
     -- begins there, that one is extended (below).
@@ -55,7 +65,7 @@ WITH l AS (
               AND o.state <> 'missed' LIMIT 1
         ) THEN interval '1 microsecond' ELSE interval '0' END AS missed_first,
         l.missed_last, l.missed_reason
-    FROM l JOIN replaced USING (uid) WHERE l.missed_first IS NOT NULL
+    FROM replaced l WHERE l.missed_first IS NOT NULL
 ), missed AS (
     INSERT INTO {schema}.occurrence AS known
         (namespace, schedule_uid, kind, key, nominal, last, state, reason, recorded_at, term)
@@ -221,7 +231,7 @@ office AS (
         %(missed_last)s::timestamptz[], %(missed_reason)s::text[], %(next_nominals)s::timestamptz[],
         %(next_dues)s::timestamptz[], %(anchored)s::text[], %(rows)s::integer[]
     ) WITH ORDINALITY p (uid, version, expected, nominal, due, missed_first, missed_last,
-            missed_reason, following, following_due, anchored, rows, n)
+            missed_reason, next, next_due, anchored, rows, n)
     WHERE EXISTS (SELECT FROM office WHERE term = %(term)s AND holder = %(holder)s)
 )
 
@@ -242,9 +252,9 @@ WITH {planned_firings}, reached AS (
     FROM planned p CROSS JOIN LATERAL (
         SELECT * FROM {schema}.schedule o
         WHERE o.uid = p.uid AND o.active AND o.version = p.version
-          AND coalesce(o.next_due, 'infinity') <= p.moment     -- coalesce: not by the index on next_due
+          AND coalesce(o.next_due, 'infinity') <= p.moment     -- coalesce: not by the indexes on these columns
           AND o.next_nominal IS NOT DISTINCT FROM p.expected
-          AND o.namespace = %(namespace)s AND o.target = 'task'
+          AND coalesce(o.namespace, '') = %(namespace)s AND o.target = 'task'
         FOR UPDATE SKIP LOCKED
     ) s
 ), landed AS (
@@ -282,7 +292,7 @@ WITH {planned_firings}, reached AS (
     FROM settled
 ), moved AS (
     UPDATE {schema}.schedule s
-    SET next_nominal = l.following, next_due = l.following_due,
+    SET next_nominal = l.next, next_due = l.next_due,
         trigger = coalesce(l.anchored, s.trigger), reason = NULL
     FROM landed l WHERE s.uid = l.uid
 ), runs AS (
@@ -324,7 +334,7 @@ WITH {planned_firings}, reached AS (
         WHERE o.uid = p.uid AND o.active AND o.version = p.version
           AND coalesce(o.next_due, 'infinity') <= p.moment
           AND o.next_nominal IS NOT DISTINCT FROM p.expected
-          AND o.namespace = %(namespace)s AND o.target = 'event'
+          AND coalesce(o.namespace, '') = %(namespace)s AND o.target = 'event'
         FOR UPDATE SKIP LOCKED
     ) s
 ), landed AS (
@@ -341,7 +351,7 @@ WITH {planned_firings}, reached AS (
     FROM landed l
 ), moved AS (
     UPDATE {schema}.schedule s
-    SET next_nominal = l.following, next_due = l.following_due,
+    SET next_nominal = l.next, next_due = l.next_due,
         trigger = coalesce(l.anchored, s.trigger), reason = NULL
     FROM landed l WHERE s.uid = l.uid
 ), events AS (
