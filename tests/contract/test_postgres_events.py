@@ -150,3 +150,26 @@ async def test_events_after_one_that_was_put_at_the_end_get_positions(
         assert [found[name] for name in ("first", "0", "1", "2")] == [1, 2, 3, 4]
     finally:
         await backend.close()
+
+
+async def test_number_of_a_key_that_was_put_there_by_hand_is_not_counted_on(
+    postgres: PostgresServer,
+) -> None:
+    """Nobody would get a position any more: the next number is none that the column can hold."""
+    backend = PostgresBackend(postgres.create_database("key_number"))
+    await backend.open()
+    try:
+        fence, events = Fence("contract", 1, "ann"), backend.events
+        assert await backend.office.take(fence) == fence
+        for number in (2**63 - 1, 9_000_000_000_000_000, 5):
+            await events.append([NewEvent(f"before {number}", Content("a", "Said", "1", "k"))])
+            assert await events.sequence(fence) == 1
+            await events._database.one(
+                "UPDATE tenure.event SET key_number = %(number)s", {"number": number}
+            )
+            await events.append([NewEvent(f"after {number}", Content("a", "Said", "1", "k"))])
+            assert await events.sequence(fence) == 1
+            [last] = await events.find([f"after {number}"])
+            assert last.key_number == (6 if number == 5 else last.position)
+    finally:
+        await backend.close()

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tenure import Event, Leases, Relay, Run, Scheduler, every
 from tenure.errors import TenureError
 from tests.e2e.command import Answer, at_hand
 from tests.e2e.http_api import serving
 from tests.support.bad_rows import Damage, PostgresSpoiler, Spoiler, SQLiteSpoiler
-from tests.support.servers import PostgresServer
+from tests.support.servers import PostgresServer, ValkeyServer
 
 SECONDS = float(os.environ.get("TENURE_FUZZ_SECONDS", "0"))
 SEEDS = tuple(map(int, os.environ.get("TENURE_FUZZ_SEED", "1,2,3,4").split(",")))
@@ -38,6 +39,9 @@ FIRES_WITHIN = 2.0
 """What half of all rounds must keep."""
 BUSY = 8.0
 """What each must keep, on a machine that has other things to do."""
+TOLD = 60.0
+"""What the way of an event must keep: a relay may have to wait until the lease of another, of which
+nothing can be read, is over."""
 DAMAGES = 12
 VICTIMS = 30
 MORE_DAMAGES = 40
@@ -91,8 +95,12 @@ PATHS = (
 class Cluster:
     """A node that lives, and a store with a row in every table."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, valkey: ValkeyServer) -> None:
         self.url = url
+        self.stream: Any = redis.Redis(port=valkey.port, decode_responses=True)
+        self.stream.flushall()
+        self.sink = f"redis-streams://127.0.0.1:{valkey.port}/0"
+        self.said = 0
         self.folder = folder
         self.fired = 0
         self.took: dict[str, list[float]] = {}
@@ -115,8 +123,8 @@ class Cluster:
 
     def _start(self) -> Scheduler:
         # Nobody is there to take what it delivers: so it keeps reading its rows.
-        relay = Relay("redis-streams://127.0.0.1:1/0", name="r")
-        scheduler = Scheduler(self.url, ttl=TTL, relays=[relay])
+        relays = [Relay("redis-streams://127.0.0.1:1/0", name="r"), Relay(self.sink, name="good")]
+        scheduler = Scheduler(self.url, ttl=TTL, relays=relays)
 
         @scheduler.task
         def mourn(failure: dict[str, Any]) -> None:
@@ -142,6 +150,28 @@ class Cluster:
             time.sleep(0.01)
         self.took.setdefault(what, []).append(time.monotonic() - begun)
 
+    def tells(self, within: float, what: str) -> None:
+        """An event of its own topic gets to its own group, and through its own relay."""
+        self.said += 1
+        begun = time.monotonic()
+        self.node.emit(Event("good", "Said", self.said, key="k"))
+        read: list[str] = []
+        with self.node.consumer("good", group="good", wait=within) as consumer:
+            for batch in consumer:
+                read += [event.data for event in batch]
+                with batch.transaction():
+                    pass
+                if str(self.said) in read:
+                    break
+        assert str(self.said) in read, f"{what}: no event was read within {within:g} s"
+        while not self.stream.exists("good") or str(self.said) not in {
+            fields["data"] for _, fields in self.stream.xrevrange("good", count=10)
+        }:
+            if time.monotonic() > begun + within:
+                raise AssertionError(f"{what}: no event was relayed within {within:g} s")
+            time.sleep(0.01)
+        self.took.setdefault(f"{what}: an event", []).append(time.monotonic() - begun)
+
     def replace(self) -> str | None:
         """A new node takes over; what it says if it will not start."""
         try:
@@ -158,21 +188,34 @@ class Cluster:
     def close(self) -> None:
         self.leases.close()
         self.node.stop(grace=1)
+        self.stream.close()
+
+
+@pytest.fixture
+def valkey() -> Iterator[ValkeyServer]:
+    server = ValkeyServer()
+    try:
+        yield server.start()
+    finally:
+        server.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def harmed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cluster, Spoiler]]:
+def harmed(
+    request: pytest.FixtureRequest, tmp_path: Path, valkey: ValkeyServer
+) -> Iterator[tuple[Cluster, Spoiler]]:
     spoiler: Spoiler
     if request.param == "sqlite":
-        cluster = Cluster(f"sqlite:///{tmp_path / 'shop.db'}", tmp_path)
+        cluster = Cluster(f"sqlite:///{tmp_path / 'shop.db'}", tmp_path, valkey)
         spoiler = SQLiteSpoiler(tmp_path / "shop.db")
     else:
         postgres: PostgresServer = request.getfixturevalue("postgres")
         url = postgres.create_database("fuzz")
-        cluster = Cluster(url, tmp_path)
+        cluster = Cluster(url, tmp_path, valkey)
         spoiler = PostgresSpoiler(url)
     try:
         cluster.fires(20.0, "the first node")
+        cluster.tells(20.0, "the first node")
         _fill(spoiler)
         yield cluster, spoiler
     finally:
@@ -259,6 +302,7 @@ def _round(cluster: Cluster, spoiler: Spoiler, seed: int, damages: list[Damage])
     damages += islice(spoiler.damages(rng, without), DAMAGES)
     damages += islice(spoiler.damages(rng, OTHERS), MORE_DAMAGES)
     cluster.fires(BUSY + TTL, "the node that lives")
+    cluster.tells(TOLD, "the node that lives")
     named = _doctor(cluster)
     for damage in damages:
         stored = spoiler.get(damage.column, damage.row)
@@ -281,6 +325,7 @@ def _round(cluster: Cluster, spoiler: Spoiler, seed: int, damages: list[Damage])
     refusal = cluster.replace()
     if refusal is None:
         cluster.fires(BUSY + TTL, "a node that has just started")
+        cluster.tells(TOLD, "a node that has just started")
     else:
         assert "`" in refusal or "Upgrade" in refusal, f"no remedy: {refusal}"
         assert any(finding["severity"] == "problem" for finding in named), named

@@ -29,6 +29,24 @@ NAMED = "odd"
 ENDLESS = ("tenure demo", "tenure run", "tenure events tail")
 READING = [path for path in COMMANDS if path not in (*ENDLESS, "tenure migrate")]
 
+EVENTS = """
+INSERT INTO tenure_event
+    (namespace, id, topic, type, key, subject, time, data, headers, traceparent, recorded_at)
+VALUES ('default', :e, :e, :e, :e, :e, 1, :e, json_object(:e, :e), :e, 1),
+    ('default', 'odd', 'odd', :e, NULL, NULL, 1, :e, '{}', NULL, 1);
+INSERT INTO tenure_event_group
+VALUES ('default', 'odd', :e, 0, 1), ('default', 'odd', 'odd', 0, 1), ('default', :e, 'odd', 0, 1);
+INSERT INTO tenure_relay (namespace, name, location, topics, position, trouble, ended, moved_at)
+VALUES ('default', 'odd', :e, :e, 0, :e, :e, 1), ('default', :e, :e, '', 0, :e, NULL, 1);
+INSERT INTO tenure_relay_lane VALUES ('default', 'odd', :e, :e, :e, 0, 1, 1, 1, :e, 1, 1);
+INSERT INTO tenure_relay_parked VALUES ('default', 'odd', 2, :e, :e, 1, :e, 0, 1);
+INSERT INTO tenure_audit
+    (namespace, at, actor, place, via, action, subject, detail, outcome)
+VALUES ('default', 1, :e, :e, :e, :e, :e, :e, :e),
+    ('default', 1, :e, :e, :e, 'pause', 'odd', :e, :e)
+"""
+"""Of others, in the tables of those who read and deliver them; and who did what."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -62,6 +80,8 @@ def folder(tmp_path: Path) -> Path:
             ("lease_history", "reason", ""),
         ):
             connection.execute(f"UPDATE tenure_{table} SET {column} = ? {only}", [EVIL])
+        for statement in EVENTS.split(";"):
+            connection.execute(statement, {"e": EVIL})
         connection.execute("UPDATE tenure_schedule SET active = 0")
         connection.execute("UPDATE tenure_run SET state = 'claimed'")
         connection.execute(

@@ -144,10 +144,17 @@ INSERT INTO tenure.occurrence (
 VALUES ('default', 1, {kind}, 'k', now(), now(), {state}, now(), {term})
 """
 
+EVENT = """
+INSERT INTO tenure.event (namespace, id, topic, type, time, data, recorded_at)
+VALUES ('default', '{id}', 'news', 'Said', now(), '1', now())
+"""
+
 
 @pytest.mark.parametrize(
     "statement",
     [
+        EVENT.format(id="1/planned/1767225600000000"),
+        EVENT.format(id="run/7/1/0"),
         RUN.format(kind="'planned'", state="'waiting'", attempt=0, term=0),
         RUN.format(kind="'manual'", state="'claimed'", attempt=0, term=0),
         RUN.format(kind="'enqueued'", state="'claimed'", attempt=0, term=0),

@@ -44,6 +44,8 @@ TRAPS = (
     f"CREATE FUNCTION public.now() RETURNS timestamptz {_BODY.format(answer='pg_catalog.now()')}",
     f"CREATE FUNCTION public.hers(text, text) RETURNS boolean {_BODY.format(answer='true')}",
     "CREATE OPERATOR public.= (function = public.hers, leftarg = text, rightarg = text)",
+    f"CREATE FUNCTION public.hers(integer, integer) RETURNS boolean {_BODY.format(answer='true')}",
+    "CREATE OPERATOR public.>= (function = public.hers, leftarg = integer, rightarg = integer)",
     # unnest(anyarray) is the system's.
     """
     CREATE FUNCTION public.unnest(timestamptz[]) RETURNS SETOF timestamptz LANGUAGE plpgsql AS $$
@@ -133,6 +135,7 @@ def test_the_traps_work_on_those_who_look_there(victim: Victim) -> None:
             "SELECT unnest(ARRAY[pg_catalog.now()])",
             "SET search_path = public, pg_catalog; SELECT now()",
             "SET search_path = public, pg_catalog; SELECT 'a'::text = 'b'::text",
+            "SET search_path = public, pg_catalog; SELECT 2 >= 1",
         )
     ):
         if not number:
@@ -208,6 +211,16 @@ def test_the_functions_for_sql_call_none_of_it(victim: Victim, path: str) -> Non
             "run_now('b')",
             "rename_schedule('b', 'c')",
             "remove_schedule('c')",
+            "add_event_schedule('e', 'every 5m', 'news', 'Said', key => 'k')",
+            "run_now('e', key => 'once')",
+            "emit('news', 'Said', '1', key => 'k', headers => '{\"a\": \"b\"}')",
+            "enqueue('nothing', key => 'once', lock => 'key', tenant => 'acme')",
+            "enqueue('nothing', key => 'once', lock => 'key', tenant => 'acme')",
+            "cancel_run((SELECT pg_catalog.min(id) FROM tenure.run))",
+            "retry_run((SELECT pg_catalog.min(id) FROM tenure.run))",
+            "clear_lock('key')",
+            "replay_parked('r')",
+            "drop_parked('r')",
         ):
             connection.execute(f"SELECT tenure.{call}")
         connection.commit()
@@ -222,7 +235,12 @@ def test_the_views_call_none_of_it(victim: Victim, path: str) -> None:
     scheduler.stop()
     with psycopg.connect(victim.url) as connection:
         connection.execute(f"SET search_path = {path}")
-        for view in ("schedule_status", "active_lock", "run_history", "why_not"):
+        views = connection.execute(
+            "SELECT viewname FROM pg_catalog.pg_views"
+            " WHERE schemaname OPERATOR(pg_catalog.=) 'tenure'"
+        ).fetchall()
+        assert len(views) >= 8
+        for (view,) in views:
             connection.execute(f"SELECT * FROM tenure.{view}")
         connection.commit()
     assert not victim.got_in()

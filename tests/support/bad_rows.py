@@ -17,6 +17,16 @@ import psycopg
 from tests.support import bad_values
 
 ANYTHING = object()
+_NAMES = {
+    "schedule": "name",
+    "run": "schedule",
+    "event": "topic",
+    "event_group": "name",
+    "relay": "name",
+    "relay_lane": "relay",
+    "relay_parked": "relay",
+}
+"""By table, the column that says whose a row is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,10 @@ class Spoiler(ABC):
     prefix: str
     refusals: tuple[type[Exception], ...] = ()
     spared = "good"
-    """The schedule that nothing is to happen to."""
+    """The schedule, topic, group and relay that nothing is to happen to."""
 
     def besides(self, table: str) -> str:
-        name = table.removeprefix(self.prefix)
-        column = {"schedule": "name", "run": "schedule"}.get(name)
+        column = _NAMES.get(table.removeprefix(self.prefix))
         return f"WHERE {column} <> '{self.spared}'" if column else ""
 
     @abstractmethod

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import random
+import string
 from collections.abc import Iterator
 
 Value = int | float | str | bytes | None
@@ -90,6 +91,7 @@ JSON: dict[str, str] = {
 LONG: dict[str, str] = {
     "huge": "x" * HUGE,
     "huge-words": "word " * (HUGE // 5),
+    "no-index-takes-it": "".join(random.Random(1).choices(string.ascii_letters, k=6_000)),
     "huge-json": json.dumps({f"key {n}": "x" * 100 for n in range(HUGE // 110)}),
 }
 

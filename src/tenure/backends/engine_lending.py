@@ -32,11 +32,13 @@ from tenure.process.clock import SystemClock
 LIMIT = 60.0
 """How many seconds a transaction may take if its task has no timeout."""
 _real = SystemClock()
+# With the search path of the user, which could replace even operators.
 _BEGIN = (
     "SELECT pg_catalog.set_config('tenure.lent', '1', true),"
     " pg_catalog.set_config('statement_timeout', '{limit}', true),"
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '{limit}', true),"
-    " CASE WHEN pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 170000"
+    " CASE WHEN pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
+    " OPERATOR(pg_catalog.>=) 170000"
     " THEN pg_catalog.set_config('transaction_timeout', '{limit}', true) END"
 )
 _CHECK = (

@@ -45,7 +45,15 @@ def _described(event: LoggedEvent) -> dict[str, str]:
 
 
 def structured(event: LoggedEvent) -> bytes:
-    """As one JSON text, of the type `STRUCTURED`. The data is as it was stored, byte for byte."""
+    """As one JSON text, of the type `STRUCTURED`. The data is as it was stored, byte for byte.
+
+    `ValueError` if that is not JSON, because the row was edited: it could end this text and forge
+    the event's id, which would be signed.
+    """
+    try:
+        json.loads(event.data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     described = json.dumps(
         {**attributes(event), "datacontenttype": DATA}, ensure_ascii=False, separators=(",", ":")
     )

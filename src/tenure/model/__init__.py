@@ -17,6 +17,8 @@ from tenure.model.choices import (
     RunState,
 )
 from tenure.model.events import (
+    HEADER,
+    HEADERS_MOST,
     PARTITIONS,
     UNREAD_COUNTED,
     Content,
@@ -107,6 +109,8 @@ __all__ = [
     "FACET_VALUES",
     "FAILURE_KEY",
     "FIRST_ATTEMPTS",
+    "HEADER",
+    "HEADERS_MOST",
     "HIGHEST_TERM",
     "LAST_ATTEMPTS",
     "LATE_BOUNDS",

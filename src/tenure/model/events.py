@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, make_dataclass
 from datetime import datetime
@@ -9,6 +10,11 @@ from typing import Any
 
 PARTITIONS = 16
 """Into so many parts the keys of a topic are divided, for the consumers of a group to share."""
+
+HEADERS_MOST = 8_192
+"""In bytes of JSON."""
+HEADER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""The name of a header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,14 @@ So the next one is smaller, whatever the reason was, until it fits.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from tenure.errors import Fenced
+from tenure.process.clock import Clock
+
+T = TypeVar("T")
 QUICK = 0.25
 """A transaction that took less than this share of its limit could safely be twice as large."""
 
@@ -26,3 +34,17 @@ class Portion:
         """A transaction with so many rows succeeded, in that time."""
         if tried >= self.size and seconds < QUICK * self._limit:
             self.size = min(self.most, 2 * self.size)
+
+    async def take(self, tried: int, call: Awaitable[T], clock: Clock) -> T:
+        """Await a call that handles so many rows, no longer than the limit, and learn from it."""
+        begun = clock.monotonic()
+        try:
+            async with asyncio.timeout(self._limit):
+                done = await call
+        except Fenced:
+            raise
+        except Exception:
+            self.failed(tried)
+            raise
+        self.done(tried, clock.monotonic() - begun)
+        return done

@@ -12,9 +12,8 @@ is in doubt, because removing cannot be undone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
 
 from tenure.backends.base import FREE_AFTER, Stores, unread_kept
 from tenure.errors import Fenced
@@ -26,7 +25,6 @@ from tenure.node.presence import PRESENCE
 from tenure.node.roster import declared_by
 from tenure.node.service import Service, Surroundings
 
-T = TypeVar("T")
 RECOVER_BATCH = 500
 """How many runs of a dead node one transaction recovers."""
 LATEST_RETRY = 1.0
@@ -156,27 +154,12 @@ class Reaper(Service):
     async def _recover(self, fence: Fence, node: str) -> bool:
         """Give some of its runs to others; True if those were the last."""
         size = self._recovering.size
-        done = await self._in_time(
-            self._recovering, self._runs.recover(fence, node, self.settings.max_crashes, size)
-        )
+        recovering = self._runs.recover(fence, node, self.settings.max_crashes, size)
+        done = await self._recovering.take(size, recovering, self.clock)
         count = done.rerun + done.lost + done.cancelled
         if count:
             self.facts.tell(RunsRecovered(node, done.rerun, done.lost, done.cancelled))
         return count < size
-
-    async def _in_time(self, portion: Portion, call: Awaitable[T]) -> T:
-        """Await a call that handles one portion, and adapt the portion to its outcome."""
-        begun, size = self.clock.monotonic(), portion.size
-        try:
-            async with asyncio.timeout(self.settings.call_timeout):
-                done = await call
-        except Fenced:
-            raise
-        except Exception:
-            portion.failed(size)
-            raise
-        portion.done(size, self.clock.monotonic() - begun)
-        return done
 
     async def _prune(self, fence: Fence) -> bool:
         """Remove what is too old. True if there is more of it than there was time for."""
@@ -189,9 +172,8 @@ class Reaper(Service):
                 if not self._trusts(await self._store_now(), self.clock.monotonic()):
                     return False
             size = self._pruning.size
-            pruned = await self._in_time(
-                self._pruning, self._runs.prune(fence, self.settings.retention, size)
-            )
+            pruning = self._runs.prune(fence, self.settings.retention, size)
+            pruned = await self._pruning.take(size, pruning, self.clock)
             full = pruned.count >= size
             if full:
                 await self.clock.sleep(self.clock.monotonic() - begun)
@@ -237,9 +219,8 @@ class Reaper(Service):
         full = True
         while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
             size = self._pruning_events.size
-            pruned = await self._in_time(
-                self._pruning_events, self._events.trim(fence, retention, unread_after, size)
-            )
+            trimming = self._events.trim(fence, retention, unread_after, size)
+            pruned = await self._pruning_events.take(size, trimming, self.clock)
             if pruned.unread:
                 self.facts.tell(EventsDropped(pruned.unread, unread_after))
             full = pruned.count >= size

@@ -25,12 +25,13 @@ from typing import Any, TypeVar
 from tenure.backends.base import EVENTS, REPLAYS, Stores
 from tenure.backends.base import lease_topic as topic_of
 from tenure.errors import Fenced, StoreError
-from tenure.events.delivery import Delivery, time_to_send
+from tenure.events.delivery import LANE_BATCH, Delivery, time_to_send
 from tenure.events.progress import DeliveryPolicy
 from tenure.events.relay import Relay
 from tenure.events.sinks.base import Outcome, Outgoing, Sink, Verdict, nothing_sent
 from tenure.facts import EventParked, EventsRelayed, RelayEnded, RelayRecovered, RelayStalled
 from tenure.model import Acknowledgement, Fence, HeldLane, Holder, LoggedEvent
+from tenure.node.batch_size import Portion
 from tenure.node.elector import Elector
 from tenure.node.keeper import Keeper
 from tenure.node.names import RELAY
@@ -93,6 +94,9 @@ class RelayService(Service):
         """It is being stored, or one before it, while the next batch is sent."""
         self._unstored = 0
         """How many batches were confirmed since that began."""
+        limit = around.settings.call_timeout
+        self._portion, self._of_lanes = Portion(relay.batch, limit), Portion(LANE_BATCH, limit)
+        """How many events it reads at a time: fewer, if large ones take too long."""
         self._ahead: _Ahead | None = None
         """What is being read while the outcomes of a batch are stored."""
         self._troubled_since: float | None = None
@@ -218,10 +222,9 @@ class RelayService(Service):
         delivery, topics = self._delivery, self._relay.topics
         more = delivery.ready >= self._relay.batch or await self._read_new()
         for held, last, limit in delivery.wants(self.clock.monotonic()).lanes:
-            found = await self._in_time(
-                self._store.read_lane(topics, held.lane, held.position, last, limit)
-            )
-            delivery.add_lane(held.lane, found)
+            size = min(limit, self._of_lanes.size)
+            reading = self._store.read_lane(topics, held.lane, held.position, last, size)
+            delivery.add_lane(held.lane, await self._of_lanes.take(size, reading, self.clock))
         return more
 
     async def _read_new(self) -> bool:
@@ -241,10 +244,11 @@ class RelayService(Service):
     def _read_ahead(self) -> None:
         """Begin to read what comes next, if there is room for it."""
         wanted = self._delivery.wants(self.clock.monotonic())
-        room = min(wanted.room, self._relay.batch)
+        room = min(wanted.room, self._portion.size)
         if self._ahead is None and room > 0:
-            reading = self._in_time(self._store.read(self._relay.topics, wanted.after, room))
-            self._ahead = _Ahead(wanted.after, room, asyncio.ensure_future(reading))
+            reading = self._store.read(self._relay.topics, wanted.after, room)
+            events = asyncio.ensure_future(self._portion.take(room, reading, self.clock))
+            self._ahead = _Ahead(wanted.after, room, events)
 
     def _forget_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None

@@ -8,17 +8,15 @@ import secrets
 from collections.abc import Mapping
 
 from tenure.errors import InvalidEvent, InvalidSchedule
-from tenure.model import Content, Event, NewEvent
+from tenure.model import HEADER, HEADERS_MOST, Content, Event, NewEvent
 from tenure.printable import brief
 from tenure.settings import EVENT_LIMIT
 from tenure.tasks.payload import check, is_unicode
 from tenure.tasks.tracing import traceparent
 
-HEADERS_MOST = 8_192
 KEY_MOST = 200
 """How many characters fit into the stores' indexes, whatever they are."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_HEADER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RESERVED = re.compile(r"(ce[-_]|webhook-|content-type$)", re.IGNORECASE)
 _encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
@@ -98,7 +96,7 @@ def _headers(headers: object, what: str) -> str:
     if not isinstance(headers, Mapping):
         raise InvalidEvent(f"{what}: headers={brief(headers)} is not a dict of texts.")
     for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name) or _RESERVED.match(name):
+        if not isinstance(name, str) or not HEADER.fullmatch(name) or _RESERVED.match(name):
             raise InvalidEvent(
                 f"{what}: {brief(name)} cannot be the name of a header: that is 1 to 64 ASCII"
                 " letters, digits, dots, hyphens and underscores, and neither content-type nor"

@@ -32,8 +32,9 @@ ZONES = 40
 FRESH = 60.0
 SHARE = 20
 """A forecast lasts so many times as long as it took to make."""
-PORTION = 20
-"""Schedules between two pauses, so that other requests are answered meanwhile."""
+BUSY = 0.02
+"""Seconds between two pauses, so that other requests are answered meanwhile. Most schedules take
+far less, and some a hundred times as long to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +193,13 @@ class Forecaster:
     async def _work_out(self, sample: Sample, now: datetime, begin: datetime) -> Forecast:
         counts, names = [0] * BUCKETS, [list[str]() for _ in range(BUCKETS)]
         frequent, left, done = list[str](), TIMES, 0
-        zones = Counter[str]()
+        zones, rested = Counter[str](), self._clock.monotonic()
         for schedule in sample.chosen:
             if left <= 0:
                 break
+            if self._clock.monotonic() - rested > BUSY:
+                await self._clock.sleep(0)
+                rested = self._clock.monotonic()
             found = buckets(schedule, begin, begin + timedelta(hours=HOURS))
             left -= max(1, len(found))
             done += 1
@@ -208,8 +212,6 @@ class Forecaster:
                     counts[n] += 1
                     if len(names[n]) < NAMES:
                         names[n].append(schedule.name)
-            if done % PORTION == 0:
-                await self._clock.sleep(0)
         scale = sample.total / max(1, done)
         counts = [round(each * scale) for each in counts]
         zones = Counter({zone: round(each * scale) for zone, each in zones.items()})

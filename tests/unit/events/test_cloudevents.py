@@ -63,6 +63,13 @@ def test_data_is_passed_on_byte_for_byte() -> None:
     assert data.encode() in structured(event(1, data=data))
 
 
+@pytest.mark.parametrize("data", ["", "{", '1,"id":"7/planned/8"', "1}{", "[" * 100_000])
+def test_data_that_would_end_the_text_is_refused(data: str) -> None:
+    """It would be signed, with the id of another event."""
+    with pytest.raises(ValueError, match=r"Expecting|Extra data|nested"):
+        structured(event(1, data=data))
+
+
 def test_values_in_http_headers_are_encoded() -> None:
     assert percent_encoded('Köln 50% "x"') == "K%C3%B6ln%2050%25%20%22x%22"
     assert percent_encoded("a\r\nHost: b") == "a%0D%0AHost:%20b"

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from tenure import AsyncScheduler, cron
 from tenure.process.clock import SystemClock
 from tenure.testing import FakeClock
+from tenure.triggers import dump
 from tenure.web import dashboard, forecast
 from tenure.web.forecast import clock_changes
 from tenure.web.reading import Reader
@@ -51,6 +52,33 @@ async def test_forecast_of_many_schedules_is_estimated_from_all_hours(
     assert whole.names[1] == ["001"]
     assert sum(whole.counts) == 239
     await scheduler.stop()
+
+
+async def test_schedules_that_take_long_let_others_be_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty used to be read in one go: with long lists of dates, nobody had an answer for three
+    seconds."""
+    monkeypatch.setattr(forecast, "BUSY", -1.0)  # as if each took longer
+    sample, turns = forecast.Sample(), 0
+    trigger = dump(cron("30 23 * * *"))
+    for n in range(20):
+        sample.add(forecast.Plan(n, f"{n}", trigger, EVENING))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    scheduler = AsyncScheduler("memory://")
+    asking = asyncio.create_task(others())
+    try:
+        forecaster = forecast.Forecaster(Reader(scheduler), SystemClock())
+        assert (await forecaster._work_out(sample, EVENING, EVENING)).looked_at == 20
+    finally:
+        asking.cancel()
+    assert turns >= 19
 
 
 def test_change_of_the_clocks_is_marked_and_bars_list_names() -> None:

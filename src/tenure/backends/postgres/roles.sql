@@ -186,7 +186,8 @@ DECLARE
         AND attempt = 0 AND crashes = 0$$;
     makes_occurrence CONSTANT text := $$term = 0 AND (kind IN ('manual', 'backfill')
         OR kind = 'planned' AND state = 'missed' AND run_id IS NULL)$$;
-    makes_event CONSTANT text := $$id NOT LIKE '%/planned/%'$$;    -- such an id would take a firing's place
+    -- Such ids would take the place of what a firing or a run emits.
+    makes_event CONSTANT text := $$id NOT LIKE '%/planned/%' AND id NOT LIKE 'run/%'$$;
     is_missed CONSTANT text := $$kind = 'planned' AND state = 'missed'$$;
     rule record;
     known record;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -10,14 +11,24 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tenure.model import Content, EventGroup, LoggedEvent, NewEvent, ScheduleSpec, logged_event
+from tenure.model import (
+    HEADER,
+    HEADERS_MOST,
+    Content,
+    EventGroup,
+    LoggedEvent,
+    NewEvent,
+    ScheduleSpec,
+    logged_event,
+)
 from tenure.printable import brief
 from tenure.process.clock import EPOCH
 
 if TYPE_CHECKING:
     from tenure.backends.shared.rows import Row, When
 
-
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a character, which no sink can write."""
 _COLUMNS = itemgetter(
     *("id", "topic", "type", "namespace", "subject", "time", "data", "key", "headers"),
     *("position", "key_number", "traceparent", "recorded_at"),
@@ -120,13 +131,19 @@ def as_moment(value: Any, when: When) -> datetime | None:
 
 
 def _headers(text: Any) -> Mapping[str, str]:
+    """None of them if one cannot be there. A sink sends them as they are, in the place and the form
+    that its protocol has for headers: a line break would begin a header of its own."""
+    if not isinstance(text, str) or len(text) > HEADERS_MOST:
+        return {}
     try:
         found = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        return {}
-    return found
+    fit = isinstance(found, dict) and all(
+        isinstance(value, str) and HEADER.fullmatch(name) and not _HALF.search(value)
+        for name, value in found.items()
+    )
+    return found if fit else {}
 
 
 def as_number(value: Any) -> int:

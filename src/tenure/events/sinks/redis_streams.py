@@ -49,6 +49,9 @@ SCHEMES = ("redis-streams", "rediss-streams")
 OPTIONS = ("maxlen", "prefix", "stream")
 LEAST_KEPT = 1_000
 HANG_UP_MOST = 1.0
+CHARACTERS = 8_000_000
+"""Of data that one call has at most, unless one event alone has more: in hundreds of megabytes the
+server would not answer in time, each time again. The rest is sent next."""
 _DOWN = ("OOM ", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "LOADING")
 
 
@@ -124,7 +127,7 @@ class RedisStreamsSink:
         async def to_server(names: Sequence[str]) -> None:
             for name in names:
                 left = until - self._clock.monotonic()
-                numbers = streams[name][: self._most]
+                numbers = _first(streams[name][: self._most], batch)
                 found = await self._append(name, [batch[number] for number in numbers], left)
                 for number, outcome in zip(numbers, found, strict=True):
                     outcomes[number] = outcome
@@ -203,6 +206,16 @@ class RedisStreamsSink:
         text = answer.removeprefix("error ")
         verdict = Verdict.DOWN if text.startswith(_DOWN) else Verdict.RETRY
         return Outcome(verdict, f"the stream {stream!r}: {text}")
+
+
+def _first(numbers: list[int], batch: Sequence[Outgoing]) -> list[int]:
+    """Those of them that one call can have."""
+    size = 0
+    for count, number in enumerate(numbers):
+        size += len(batch[number].event.data)
+        if size > CHARACTERS and count:
+            return numbers[:count]
+    return numbers
 
 
 def _failure(error: Exception) -> Outcome:

@@ -132,7 +132,11 @@ class WebhookSink:
 
     async def post(self, event: LoggedEvent, seconds: float) -> Outcome:
         """Try to deliver one event."""
-        webhook, now, body = self._webhook, self._clock.now(), structured(event)
+        webhook, now = self._webhook, self._clock.now()
+        try:
+            body = structured(event)
+        except ValueError as error:
+            return Outcome(Verdict.REFUSED, f"the event's data is not JSON: {error}")
         seconds = min(seconds, webhook.timeout)
         request = Request(
             webhook.host,

@@ -252,6 +252,11 @@ CREATE TABLE {schema}.run (
         + octet_length(kwargs) + octet_length(on_crash) + coalesce(octet_length(schedule), 0)
         + coalesce(octet_length(lock), 0) + coalesce(octet_length(tenant), 0)
         + coalesce(octet_length(traceparent), 0) <= 1600000),
+    -- What has no room in an index would be found too late: not every run is in each of them from the start, and
+    -- a statement that marks many runs, or ends those before them, would fail because of one.
+    CONSTRAINT run_index_size CHECK (
+        octet_length(namespace) + octet_length(task)
+        + greatest(coalesce(octet_length(lock), 0), coalesce(octet_length(tenant), 0)) <= 2600),
     CONSTRAINT run_error_size CHECK (octet_length(error) <= 1000000),
     CONSTRAINT run_result_size CHECK (octet_length(result) <= 1000000)
 ) WITH (fillfactor = 50);
@@ -333,7 +338,10 @@ CREATE TABLE {schema}.event (
     CONSTRAINT event_size CHECK (
         octet_length(namespace) + octet_length(topic) + octet_length(type) + octet_length(data)
         + octet_length(headers) + coalesce(octet_length(subject), 0)
-        + coalesce(octet_length(traceparent), 0) <= 1500000)
+        + coalesce(octet_length(traceparent), 0) <= 1500000),
+    -- An event gets into most indexes only when it gets its position, together with many others.
+    CONSTRAINT event_index_size CHECK (
+        octet_length(namespace) + octet_length(topic) + coalesce(octet_length(key), 0) <= 2600)
 );
 
 -- It begins with an expression, for the reason that `lease_name` has: otherwise the planner might walk through
@@ -377,7 +385,10 @@ CREATE TABLE {schema}.relay (
     trouble   text NOT NULL DEFAULT '', -- why nothing gets through
     ended     text,                     -- why its sink wants no more
     moved_at  timestamptz NOT NULL,
-    PRIMARY KEY (namespace, name)
+    PRIMARY KEY (namespace, name),
+    CONSTRAINT relay_size CHECK (
+        octet_length(location) + octet_length(topics) + octet_length(trouble) + coalesce(octet_length(ended), 0)
+        <= 1000000)
 ) WITH (fillfactor = 50);
 
 -- Lanes that a relay has to hold: it goes on with this position, and the events behind it wait.

@@ -63,7 +63,8 @@ WITH base AS (
 ), given AS MATERIALIZED (
     -- The subquery goes by the order of `event_key`: no other index has it, so the planner has no choice.
     SELECT t.number, t.position, CASE WHEN t.key IS NULL THEN 0 ELSE coalesce((
-        SELECT CASE WHEN e.topic = t.topic AND e.key = t.key THEN e.key_number END
+        SELECT CASE WHEN e.topic = t.topic AND e.key = t.key AND e.key_number < 9000000000000000
+            THEN e.key_number END
         FROM {schema}.event e
         WHERE e.namespace = %(namespace)s AND e.key IS NOT NULL AND e.position IS NOT NULL
           AND (e.topic, e.key, e.position) < (t.topic, t.key, 9000000000000000)
