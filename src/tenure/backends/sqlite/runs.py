@@ -297,7 +297,6 @@ class SQLiteRuns(SQLiteAttempts):
             control.keep_late(c, late)
             attempts.tell_late(c, self._namespace, late, now)
             kept.update(json.loads(c.execute(_sql["on_record"], values).fetchone()[0]))
-        # What matches the present claim still does: nobody else can write in between.
         plain = [place for place in asked if _is_plain(results[place])]
         if plain:
             ids = json.dumps([results[place].run_id for place in plain])
