@@ -29,14 +29,17 @@ from tests.simulation.catching import catch
 
 LATE = Weather(late=0.1)
 
-CLAIM = "tenure_run.attempt = f.attempt AND tenure_run.node = f.node"
+CLAIM = (
+    "r.state = 'claimed' AND r.attempt = json_extract(f.value, '$[1]')"
+    "\nAND r.node = json_extract(f.value, '$[2]')"
+)
 OLD = "finished_at < :before AND created_at < :before"
 
 STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
     "finish does not compare the claim": (
         runs,
-        "finish",
-        ("tenure_run.state = 'claimed'\nAND " + CLAIM, "true"),
+        "kept",
+        (CLAIM, "true"),
         {},
         "only its claim",
     ),

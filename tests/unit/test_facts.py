@@ -61,3 +61,19 @@ def test_what_no_logger_wants_wakes_no_thread(caplog: pytest.LogCaptureFixture) 
     assert len(deferred) == 1
     deferred.pop()()
     assert "lease.lost lease=import term=3" in caplog.text
+
+
+def test_a_fact_is_heard_while_somebody_listens_or_its_logger_wants_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    facts = Facts()
+    assert not facts.heard(LeaseLoss)
+    facts.on("*", log)
+    with caplog.at_level(logging.ERROR, logger="tenure.lease"):
+        assert not facts.heard(LeaseLoss)
+    with caplog.at_level(logging.DEBUG, logger="tenure.lease"):
+        assert facts.heard(LeaseLoss)
+    with caplog.at_level(logging.ERROR, logger="tenure.lease"):
+        facts.on("lease.lost", lambda _: None)
+        assert facts.heard(LeaseLoss)
+        assert not facts.heard(LeaseAcquired)

@@ -47,12 +47,21 @@ class Facts:
         self._listeners.append((pattern, listener, at_once))
         self._heard.clear()
 
-    def tell(self, fact: Fact) -> None:
-        heard = self._heard.get(fact.name)
+    def heard(self, kind: type[Fact]) -> bool:
+        """Does anybody listen to such facts? For those that are told of every run: making one for
+        nobody costs more than asking."""
+        logged = _logger_of(kind).isEnabledFor(kind.level)
+        return any(listener is not log or logged for listener, _ in self._listeners_of(kind))
+
+    def _listeners_of(self, kind: Fact | type[Fact]) -> list[tuple[Listener, bool]]:
+        heard = self._heard.get(kind.name)
         if heard is None:
-            heard = [to[1:] for to in self._listeners if fnmatchcase(fact.name, to[0])]
-            self._heard[fact.name] = heard
-        for listener, at_once in heard:
+            heard = [to[1:] for to in self._listeners if fnmatchcase(kind.name, to[0])]
+            self._heard[kind.name] = heard
+        return heard
+
+    def tell(self, fact: Fact) -> None:
+        for listener, at_once in self._listeners_of(fact):
             if listener is log and not _logger_of(fact).isEnabledFor(fact.level):
                 continue  # most facts of most programs: not worth waking a thread for
             if at_once or self._defer is None:
@@ -95,7 +104,7 @@ def log(fact: Fact) -> None:
         logger.log(fact.level, "%s", fact, extra={"event": fact.name, "fact": fact.values()})
 
 
-def _logger_of(fact: Fact) -> logging.Logger:
+def _logger_of(fact: Fact | type[Fact]) -> logging.Logger:
     return _logger_named(fact.name)
 
 

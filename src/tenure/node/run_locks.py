@@ -23,14 +23,16 @@ class RunLocks:
         """The run begins."""
         if record.lock is not None:
             self._held[record.id, record.claim] = record.lock, self._clock.monotonic()
-            self._facts.tell(LockAcquired(record.lock, record.id, record.node or ""))
-        late = ((record.claimed_at or record.due) - record.due).total_seconds()
-        self._facts.tell(RunStarted(*about(record), late=late, lock=record.lock))
+            if self._facts.heard(LockAcquired):
+                self._facts.tell(LockAcquired(record.lock, record.id, record.node or ""))
+        if self._facts.heard(RunStarted):
+            late = ((record.claimed_at or record.due) - record.due).total_seconds()
+            self._facts.tell(RunStarted(*about(record), late=late, lock=record.lock))
 
     def end(self, claim: tuple[int, int], node: str, counted: bool = True) -> None:
         """Its end is on record; or, if it was not `counted`, others have the run, and its key."""
         held = self._held.pop(claim, None)
-        if held is not None and counted:
+        if held is not None and counted and self._facts.heard(LockReleased):
             lock, since = held
             took = round(self._clock.monotonic() - since, 6)
             self._facts.tell(LockReleased(lock, claim[0], node, took))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -24,13 +25,26 @@ class Threads:
         self._name = name
         self._size = size
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._idle = self._nobody_idle()
         self._threads: list[threading.Thread] = []
+
+    def _nobody_idle(self) -> deque[None]:
+        """One entry for each thread that waits for a job, as long as more may be started. A deque,
+        because a semaphore of Python's costs as much as all else that is done to hand over a job.
+        """
+        return deque(maxlen=self._size)
+
+    def _someone_idle(self) -> bool:
+        try:
+            self._idle.pop()
+        except IndexError:
+            return False
+        return True
 
     def submit(self, job: _Job) -> None:
         """Have it done, after those that wait already. `RuntimeError` if it needs a thread and none
         can be started; it is then not done."""
-        if not self._idle.acquire(blocking=False) and len(self._threads) < self._size:
+        if len(self._threads) < self._size and not self._someone_idle():
             name = f"{self._name}-{len(self._threads) + 1}" if self._size > 1 else self._name
             thread = threading.Thread(
                 target=_work, args=(self._jobs, self._idle), name=name, daemon=True
@@ -82,13 +96,13 @@ class Threads:
         for _ in self._threads:
             self._jobs.put(None)
         self._threads.clear()
-        self._jobs, self._idle = SimpleQueue(), threading.Semaphore(0)
+        self._jobs, self._idle = SimpleQueue(), self._nobody_idle()
 
 
-def _work(jobs: SimpleQueue[_Job | None], idle: threading.Semaphore) -> None:
+def _work(jobs: SimpleQueue[_Job | None], idle: deque[None]) -> None:
     while True:
         job = jobs.get()
         if job is None:
             return
         job()
-        idle.release()
+        idle.append(None)

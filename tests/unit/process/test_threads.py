@@ -1,4 +1,4 @@
-"""Threads that take jobs: one that cannot be started."""
+"""Threads that take jobs: how many are started, and one that cannot be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from tenure.process.threads import Threads
+from tests.e2e.command import until
 
 
 async def test_call_without_a_thread_fails_and_the_next_one_is_done(
@@ -29,6 +30,34 @@ async def test_call_without_a_thread_fails_and_the_next_one_is_done(
     threads.close()
 
 
+async def test_threads_are_started_only_while_none_is_idle_and_never_more_than_allowed() -> None:
+    threads, started, go_on = Threads("some", 3), threading.Semaphore(0), threading.Event()
+
+    def named() -> list[str]:
+        return sorted(each.name for each in threading.enumerate() if each.name.startswith("some-"))
+
+    def wait() -> None:
+        started.release()
+        go_on.wait(30)
+
+    async with asyncio.timeout(60):
+        for _ in range(10):  # one after the other: the one that has ended takes the next
+            await threads.call(lambda: None)
+            await asyncio.to_thread(until, lambda: bool(threads._idle), "the thread to be idle")
+        assert named() == ["some-1"]
+        waiting = [threads.begin(wait) for _ in range(5)]
+        for _ in range(3):
+            await asyncio.to_thread(started.acquire)
+        assert named() == ["some-1", "some-2", "some-3"]
+        assert not started.acquire(blocking=False)  # two wait for a thread
+        go_on.set()
+        await asyncio.gather(*waiting)
+        for _ in range(10):
+            await asyncio.gather(*(threads.call(lambda: None) for _ in range(5)))
+        assert named() == ["some-1", "some-2", "some-3"]
+    threads.close()
+
+
 async def test_call_after_the_threads_were_ended_is_done() -> None:
     threads, done = Threads("ended"), list[str]()
     async with asyncio.timeout(30):
@@ -44,6 +73,7 @@ async def test_call_after_the_threads_were_ended_is_done() -> None:
 ENDS = """
 import asyncio, atexit, threading
 from tenure.process.threads import Threads
+from tests.e2e.command import until
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
 

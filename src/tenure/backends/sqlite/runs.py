@@ -81,9 +81,11 @@ class SQLiteRuns(SQLiteAttempts):
 
         def look(c: sqlite3.Connection) -> ClaimBatch | None:
             """Read first: a call that finds nothing due need not queue for the write lock."""
+            if results:
+                return None
             now = self._clock.now()
             ready = self._ready(c, tasks, now)
-            if results or (limit and ready.any):
+            if limit and ready.any:
                 return None
             return ClaimBatch(now, [], _time(ready.next_due))
 
@@ -295,9 +297,14 @@ class SQLiteRuns(SQLiteAttempts):
             control.keep_late(c, late)
             attempts.tell_late(c, self._namespace, late, now)
             kept.update(json.loads(c.execute(_sql["on_record"], values).fetchone()[0]))
-        if cancelled:
-            values["results"] = json.dumps(rows)
-        c.execute(_sql["finish"], values)
+        plain = [place for place in asked if _is_plain(results[place])]
+        if plain:
+            ids = json.dumps([results[place].run_id for place in plain])
+            c.execute(_sql["finish_plainly"], {"ids": ids, "now": now})
+        if len(plain) < len(asked):
+            left = asked.keys() - plain
+            values["results"] = json.dumps([rows[place] for place in sorted(left)])
+            c.execute(_sql["finish"], values)
         ended = ((results[place], bool(instead)) for place, instead in asked.items())
         attempts.end(c, ended, now)
         if any(result.state in _FAILURES for result in results):
@@ -329,6 +336,17 @@ def _by_ids(c: sqlite3.Connection, ids: str) -> Iterable[from_rows.Row]:
     except (sqlite3.OperationalError, ValueError):
         # A row was edited by hand and has bytes or infinity, which JSON does not have.
         return c.execute(_sql["each_by_ids"], {"ids": ids}).fetchall()
+
+
+def _is_plain(result: Result) -> bool:
+    """A success and nothing else, as most are."""
+    return (
+        result.state is RunState.SUCCEEDED
+        and result.begun
+        and not result.failed
+        and result.error is None
+        and result.value is None
+    )
 
 
 def _picked(found: list[Found], limit: int) -> list[int]:

@@ -32,6 +32,7 @@ WHERE CASE json_extract(f.value, '$[3]')
         AND r.put_back = json_extract(f.value, '$[1]') || '/' || json_extract(f.value, '$[2]') END;
 
 -- name: finish
+-- Those of them that match: `kept` has compared their claims in this transaction, and nobody else can write.
 UPDATE tenure_run SET
     state = f.state,
     error = f.error,
@@ -53,8 +54,12 @@ FROM (
         json_extract(value, '$[8]') AS result
     FROM json_each(:results)
 ) AS f
-WHERE tenure_run.id = f.id AND tenure_run.state = 'claimed'
-  AND tenure_run.attempt = f.attempt AND tenure_run.node = f.node;
+WHERE tenure_run.id = f.id;
+
+-- name: finish_plainly
+-- The same for runs that succeeded and returned nothing, at less than half the cost.
+UPDATE tenure_run SET state = 'succeeded', error = NULL, result = NULL, finished_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: failed
 -- Those of these runs that have just failed or been lost, without those that were added because of that.
