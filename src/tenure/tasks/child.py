@@ -30,7 +30,7 @@ from tenure.errors import Cancelled, ConfigError, Retry, UnknownTask
 from tenure.model import Event, Kind
 from tenure.process.child_process import WORD
 from tenure.tasks.executor import Wrapper, called
-from tenure.tasks.outcomes import shown, text_of
+from tenure.tasks.outcomes import render, shown, text_of
 from tenure.tasks.registry import Tasks
 from tenure.tasks.results import keep
 from tenure.tasks.run import Run, current_run
@@ -93,10 +93,11 @@ class Execution:
             return {"kind": "retry", "text": text_of(error), "delay": error.delay}
         except Cancelled as error:
             return {"kind": "cancelled", "text": text_of(error)}
-        except asyncio.CancelledError:
-            return {"kind": "cut off"}
         except BaseException as error:  # noqa: BLE001 - a task may raise anything
+            if isinstance(error, asyncio.CancelledError) and self._run.cancelled:
+                return {"kind": "cut off"}
             self.lift()
+            render(error, self._run)
             refusal = None if task is None else task.options.retrying.refusal(error)
             return {"kind": "raised", "text": shown(error), "refusal": refusal}
         return {"kind": "returned", "kept": kept and [kept.text, kept.reason]}

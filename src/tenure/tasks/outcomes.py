@@ -36,6 +36,14 @@ ERROR_LENGTH = 8_000
 STOPPED = "its node was stopped; it waits for another"
 CANCELLED = "cancelled while it ran"
 NOT_BEGUN = "cancelled before it began"
+INTERRUPTED = (
+    "its coroutine was cancelled by other code, as when the application's loop ends; it waits for"
+    " another attempt"
+)
+NOBODY = (
+    "Tenure: nobody cancelled this run. Something that it awaited was cancelled, which counts as a"
+    " failure."
+)
 _PACKAGE = Path(__file__).parent
 _RENDERED = "_tenure_rendered"
 
@@ -66,6 +74,13 @@ class NotBegun(Exception):
     """It was cancelled before its first line: nothing of it was executed."""
 
 
+class Interrupted(Exception):
+    """Its coroutine was cancelled, but not by Tenure: its loop ends, or it did that itself."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERRUPTED)
+
+
 def outcome(
     record: RunRecord,
     error: BaseException | None,
@@ -94,14 +109,14 @@ def outcome(
             return cancelled(record, CANCELLED)
         case Cancelled() if asked or not told:
             return cancelled(record, text_of(error))
-        case Cancelled():
-            return _cut_off(record)  # its node stops
         case _ if asked:
             return cancelled(record, f"{CANCELLED}; then it raised:\n{shown(error)}")
         case NotBegun():
             return given_back(record, STOPPED)
-        case asyncio.CancelledError():
+        case Cancelled() | asyncio.CancelledError() if told:
             return _cut_off(record)
+        case Interrupted():
+            return _cut_off(record, INTERRUPTED, _delay(record, backoff, retrying))
         case Retry():
             return _again(record, error, _delay(record, backoff, retrying))
         case TimeoutError() if record.timeout is not None:
@@ -156,10 +171,10 @@ def _result(record: RunRecord, state: RunState, error: str | None = None, **more
     return Result(record.id, record.claim, record.node or "", state, error, **more)
 
 
-def _cut_off(record: RunRecord) -> Outcome:
+def _cut_off(record: RunRecord, reason: str = STOPPED, delay: float = 0.0) -> Outcome:
     if record.on_crash is OnCrash.RERUN:
-        result = _result(record, RunState.WAITING, STOPPED)
-        return result, RunRetried(*about(record), error=STOPPED)
+        result = _result(record, RunState.WAITING, reason, delay=delay)
+        return result, RunRetried(*about(record), error=reason, delay=delay)
     # It may have done half of its work, and "abandon" means that it is not repeated.
     error = "its node was stopped in the middle of it"
     result = _result(record, RunState.LOST, error)
@@ -212,8 +227,10 @@ def as_error(text: str) -> str:
     return storable(text[-ERROR_LENGTH:])
 
 
-def render(error: BaseException) -> None:
+def render(error: BaseException, run: Run) -> None:
     """Have what it says ready. To be called where its task runs: its own code may block."""
+    if isinstance(error, asyncio.CancelledError) and not run.cancelled:
+        error.add_note(NOBODY)
     vars(error)[_RENDERED] = None
     vars(error)[_RENDERED] = text_of(error), shown(error)
 
@@ -224,8 +241,8 @@ def text_of(error: BaseException) -> str:
         return str(rendered[0])
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a task may raise anything
-        return f"{type(error).__name__}, which cannot be shown"
+    except BaseException:  # noqa: BLE001 - a task may raise anything, and so may its errors
+        return _unspeakable(error)
 
 
 def shown(error: BaseException) -> str:
@@ -238,4 +255,11 @@ def shown(error: BaseException) -> str:
     while told is not None and Path(told.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
         told = told.tb_next
     users = error if told is None else error.with_traceback(told)
-    return "".join(traceback.format_exception(users)).strip()
+    try:
+        return "".join(traceback.format_exception(users)).strip()
+    except BaseException:  # noqa: BLE001 - as above: its notes, for one
+        return _unspeakable(error)
+
+
+def _unspeakable(error: BaseException) -> str:
+    return f"{type(error).__name__}, which cannot be shown"

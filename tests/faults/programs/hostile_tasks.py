@@ -20,6 +20,12 @@ isolated = Tasks()
 SHORT = 6.0
 """Longer than the start of a process takes on a busy machine."""
 AT_ONCE = Backoff.constant(0)
+RAISED = {
+    "exit": SystemExit,
+    "interrupt": KeyboardInterrupt,
+    "close": GeneratorExit,
+    "cancel": asyncio.CancelledError,
+}
 
 
 class OutOfPaper(Exception):
@@ -30,7 +36,7 @@ class Mute(TimeoutError):
     """It cannot even say what it is."""
 
     def __str__(self) -> str:
-        raise RuntimeError("no word")
+        raise SystemExit("no word")
 
 
 def note(folder: str, name: str, text: object = "") -> None:
@@ -56,7 +62,7 @@ async def fine_coroutine(number: int) -> int:
 
 @tasks.task
 def raises(name: str) -> NoReturn:
-    raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "close": GeneratorExit}[name](3)
+    raise RAISED[name](3)
 
 
 @tasks.task
@@ -67,6 +73,12 @@ async def raises_in_a_coroutine(name: str) -> NoReturn:
 @tasks.task
 def raises_what_cannot_be_shown() -> NoReturn:
     raise Mute
+
+
+@tasks.task
+async def ends_the_loop(name: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(raises_in_a_coroutine(name))
 
 
 @tasks.task
