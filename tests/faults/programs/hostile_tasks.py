@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tenure import Backoff, Retry, Run, Tasks
 
@@ -248,6 +249,20 @@ def own_reports(run: Run) -> str:
     for method, args in (("log", ("told",)), ("progress", (0.5, "half"))):
         getattr(run, method)(*args)
     return "reported"
+
+
+@isolated.task(isolate=True)
+def own_long_words(run: Run) -> NoReturn:
+    """No line of it is short."""
+    run.log("a" + 10_000_000 * "x" + "z")
+    third: Any = Fraction(1, 3)
+    run.progress(third, 10_000_000 * "m")
+    raise ValueError(10_000_000 * "e" + "end")
+
+
+@isolated.task(isolate=True)
+def own_no_number(run: Run) -> None:
+    run.progress("half")  # type: ignore[arg-type]
 
 
 @isolated.task(isolate=True)
