@@ -110,7 +110,7 @@ def outcome(
         case Cancelled() if asked or not told:
             return cancelled(record, text_of(error))
         case _ if asked:
-            return cancelled(record, f"{CANCELLED}; then it raised:\n{shown(error)}")
+            return cancelled(record, _below(f"{CANCELLED}; then it raised:", shown(error)))
         case NotBegun():
             return given_back(record, STOPPED)
         case Cancelled() | asyncio.CancelledError() if told:
@@ -201,7 +201,7 @@ def _wrong(
     """It raised this; its task has a say in whether it is tried again."""
     refusal = error.refusal if isinstance(error, RaisedElsewhere) else retrying.refusal(error)
     if refusal is not None and record.failures < record.retries:
-        return failed(record, f"Not tried again: {refusal}.\n{said}")
+        return failed(record, _below(f"Not tried again: {refusal}.", said))
     return _raised(record, said, delay)
 
 
@@ -220,6 +220,11 @@ def _later(record: RunRecord, error: str, delay: float, *, failed: bool) -> Outc
 def _delay(record: RunRecord, backoff: float, retrying: Retrying) -> float:
     waits = retrying.backoff or Backoff.exponential(min(BACKOFF_MOST, backoff))
     return waits.delay(record.failures, record.id)
+
+
+def _below(head: str, text: str) -> str:
+    """Both, however long the text is: what is cut off is its beginning."""
+    return f"{head}\n{as_error(text)[len(head) + 1 - ERROR_LENGTH :]}"
 
 
 def as_error(text: str) -> str:
