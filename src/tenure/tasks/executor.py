@@ -22,7 +22,7 @@ from tenure.errors import Cancelled, ConfigError
 from tenure.process.threads import Threads
 from tenure.settings import RESULT_LIMIT
 from tenure.tasks import stacks
-from tenure.tasks.outcomes import Interrupted, NotBegun, render
+from tenure.tasks.outcomes import Interrupted, LoopEnded, NotBegun, render
 from tenure.tasks.results import Kept, keep
 from tenure.tasks.run import Claims, Run, current_run
 from tenure.tasks.task import Task, is_async
@@ -188,7 +188,7 @@ class Executor:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stop, again)
 
-        loop.call_soon_threadsafe(begin)
+        _hand_over(loop, begin)
         return cancel
 
     def keep(self, task: Task, value: object) -> Kept | None:
@@ -212,6 +212,15 @@ def called(task: Task, run: Run, wrappers: Sequence[Wrapper], **filled: object) 
     for wrapper in reversed(wrappers):
         call = partial(wrapper, call, run)
     return call()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, begin: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(begin)
+    except RuntimeError as error:
+        if loop.is_closed():
+            raise LoopEnded from error
+        raise
 
 
 def _raised(finished: asyncio.Task[None]) -> BaseException | None:

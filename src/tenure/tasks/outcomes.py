@@ -74,6 +74,10 @@ class NotBegun(Exception):
     """It was cancelled before its first line: nothing of it was executed."""
 
 
+class LoopEnded(Exception):
+    """The loop on which it was to be executed is closed: this process cannot execute it."""
+
+
 class Interrupted(Exception):
     """Its coroutine was cancelled, but not by Tenure: its loop ends, or it did that itself."""
 
