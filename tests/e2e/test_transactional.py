@@ -38,7 +38,7 @@ def url(store: str, request: pytest.FixtureRequest) -> str:
     return found
 
 
-def a_scheduler(url: str, **settings: Any) -> Scheduler:
+def a_scheduler(url: Any, **settings: Any) -> Scheduler:
     chosen = Settings(backoff=0.01, **settings)
     return Scheduler(url, namespace=f"t{next(_numbers)}", settings=chosen)
 

@@ -255,19 +255,24 @@ def test_connections_are_made_when_needed_and_closed_when_idle(
         until(lambda: of_tasks(postgres_url) == 0, "idle ones to be closed")
 
 
+@pytest.mark.parametrize("by", ["its own", "an engine"])
 @pytest.mark.parametrize("what", ["SELECT pg_sleep(20)", "idle"])
-def test_server_ends_what_takes_longer_than_the_timeout(postgres_url: str, what: str) -> None:
-    scheduler = a_scheduler(postgres_url)
+def test_server_ends_what_takes_longer_than_the_timeout(
+    postgres_url: str, what: str, by: str
+) -> None:
+    engine = sqlalchemy.create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
+    scheduler = a_scheduler(postgres_url if by == "its own" else engine)
     go_on = threading.Event()
     pids: queue.Queue[int] = queue.Queue()
 
     @scheduler.task(transactional=True, timeout=0.5)
-    def bill(connection: psycopg.Connection) -> None:
-        pids.put(connection.info.backend_pid)
-        connection.execute(insert(9))
+    def bill(connection: Any) -> None:
+        execute = getattr(connection, "exec_driver_sql", connection.execute)
+        pids.put(execute("SELECT pg_backend_pid()").fetchone()[0])
+        execute(insert(9))
         if what == "idle":
             go_on.wait(20)
-        connection.execute("SELECT 1" if what == "idle" else what)
+        execute("SELECT 1" if what == "idle" else what)
 
     def has_ended(pid: int) -> bool:
         with eyes(postgres_url) as other:
@@ -281,8 +286,9 @@ def test_server_ends_what_takes_longer_than_the_timeout(postgres_url: str, what:
             until(lambda: has_ended(pid), "the end of its session")
             go_on.set()
         after = ended(scheduler, run)
+    engine.dispose()
     assert after.state == "failed"
-    assert "longer than 0.5 s" in (after.error or "")
+    assert "Tenure: the server ends what takes longer than 0.5 s" in (after.error or "")
     assert 9 not in orders(postgres_url)
 
 

@@ -24,10 +24,18 @@ BOTH = pytest.mark.parametrize("cluster", ["sqlite", "postgres"], indirect=True)
 @BOTH
 def test_the_node_lives_on_and_the_history_tells(cluster: Cluster, client: Scheduler) -> None:
     node = cluster.start("hostile", "node")
-    names = {"exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: 3", "close": "Generator"}
+    names = {
+        "exit": "SystemExit: 3",
+        "interrupt": "KeyboardInterrupt: 3",
+        "close": "GeneratorExit: 3",
+        "cancel": "nobody cancelled this run",
+    }
     for task in ("raises", "raises_in_a_coroutine"):
         for name, said in names.items():
             assert said in error_of(client, client.enqueue(task, kwargs={"name": name}))
+    for name in ("exit", "interrupt"):
+        run = client.enqueue("ends_the_loop", kwargs={"name": name})
+        assert names[name] in error_of(client, run)
     assert "Mute" in error_of(client, client.enqueue("raises_what_cannot_be_shown"))
     client.result(client.enqueue("leaks_threads"), timeout=PATIENCE)
     assert client.result(client.enqueue("prints"), timeout=PATIENCE) == "printed"
@@ -39,6 +47,7 @@ def test_the_node_lives_on_and_the_history_tells(cluster: Cluster, client: Sched
     for task in ("fine", "fine_coroutine", "own_coroutine"):
         run = client.enqueue(task, kwargs={"number": 1})
         assert client.result(run, timeout=PATIENCE) == 2
+        cluster.journal.fact("run.succeeded", "node", run=run.id)  # though a listener exits
     assert node.running
     assert isinstance(cluster, PostgresCluster) or cluster.store.sound()
     assert not cluster.journal.facts("service.failed")

@@ -81,7 +81,7 @@ def test_whatever_it_does_its_node_lives_on_and_the_history_tells(
     exits = client.enqueue("own_exit")
     raised = {
         name: client.enqueue("own_raises", kwargs={"name": name})
-        for name in ("exit", "interrupt", "close")
+        for name in ("exit", "interrupt", "close", "cancel")
     }
     greedy = client.enqueue("own_memory")
     loud = client.enqueue("own_prints")
@@ -101,6 +101,7 @@ def test_whatever_it_does_its_node_lives_on_and_the_history_tells(
     assert "SystemExit: 3" in error_of(client, raised["exit"])
     assert "KeyboardInterrupt: 3" in error_of(client, raised["interrupt"])
     assert "GeneratorExit: 3" in error_of(client, raised["close"])
+    assert "nobody cancelled this run" in error_of(client, raised["cancel"])
     assert "MemoryError" in error_of(client, greedy)
     assert client.result(loud, timeout=PATIENCE) == "printed"
     until(lambda: client.get_run(odd).state is RunState.SUCCEEDED, "its success")

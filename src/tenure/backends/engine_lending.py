@@ -19,8 +19,10 @@ from tenure.backends.base import Joins
 from tenure.backends.engines import made_by
 from tenure.backends.shared.lending import (
     ENDED_BY_TASK,
+    LIMIT,
     Pauses,
     Places,
+    explained,
     only_writer,
     record,
     too_late,
@@ -29,8 +31,6 @@ from tenure.errors import ConfigError, TransactionLost
 from tenure.model import Result
 from tenure.process.clock import SystemClock
 
-LIMIT = 60.0
-"""How many seconds a transaction may take if its task has no timeout."""
 _real = SystemClock()
 # With the search path of the user, which could replace even operators.
 _BEGIN = (
@@ -91,11 +91,15 @@ class EngineLender:
             with self._lend_file(limit) as lent:
                 yield lent
             return
+        from sqlalchemy.exc import DBAPIError
+
+        limit = LIMIT if limit is None else limit
         with self._engine.connect() as connection:
             lent = EngineTransaction(connection, self._store)
             try:
-                lent.begin(LIMIT if limit is None else limit)
-                yield lent
+                lent.begin(limit)
+                with explained(limit, DBAPIError):
+                    yield lent
             finally:
                 lent.end()
 
@@ -127,13 +131,16 @@ class EngineLender:
 
     @asynccontextmanager
     async def lend_async(self, limit: float | None) -> AsyncIterator[AsyncEngineTransaction]:
+        from sqlalchemy.exc import DBAPIError
+
         limit = LIMIT if limit is None else limit
         async with self._engine.connect() as connection:
             lent = AsyncEngineTransaction(connection, self._store)
             try:
                 await connection.run_sync(lambda _: lent.inside.begin(limit))
-                async with asyncio.timeout(limit):
-                    yield lent
+                with explained(limit, DBAPIError):
+                    async with asyncio.timeout(limit):
+                        yield lent
             finally:
                 await connection.run_sync(lambda _: lent.inside.end())
 

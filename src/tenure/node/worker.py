@@ -16,6 +16,7 @@ enough for all runs, it stops waiting, so that other nodes are woken instead.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection
 
@@ -31,6 +32,8 @@ from tenure.tasks.executor import Cancel, Execute
 from tenure.tasks.outcomes import (
     NOT_BEGUN,
     STOPPED,
+    LoopEnded,
+    NotBegun,
     NotCommitted,
     cancelled,
     failed,
@@ -53,6 +56,11 @@ AHEAD = 4
 AHEAD_FOR = 0.1
 """If they get no slot within so many seconds, they are given back."""
 NO_ROOM = "its node had no room for it; it waits for another"
+LOOP_ENDED = (
+    "The loop of the application has ended, and its AsyncScheduler was not stopped: this node"
+    " executes nothing more. Use `async with scheduler`, `lifespan`, or `await scheduler.stop()`."
+)
+_logger = logging.getLogger("tenure.node")
 
 
 class Worker(Service):
@@ -362,10 +370,20 @@ class Worker(Service):
         self._idle.clear()
         try:
             cancel = self._execute(self._tasks[run.task], run, record.timeout, ended)
-        except Exception as error:  # noqa: BLE001 - the application's loop is closed, say
-            ended(error, None)
+        except Exception as raised:  # noqa: BLE001 - a thread cannot be started, say
+            ended(self._not_begun(raised), None)
         else:
             self._running[claim] = run, cancel
+
+    def _not_begun(self, error: Exception) -> Exception:
+        """As what a run counts that could not be executed: without a loop, others execute it."""
+        if not isinstance(error, LoopEnded):
+            return error
+        if not self._stopping:
+            self._stopping = True
+            _logger.error(LOOP_ENDED)
+        self._give_back(STOPPED)
+        return NotBegun()
 
     def _over(self, record: RunRecord) -> None:
         """It is not executed here any more."""

@@ -7,6 +7,7 @@ fire. The façades hand coroutines to it and wait for their results.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Coroutine
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from tenure.errors import TenureError
 
 T = TypeVar("T")
+_logger = logging.getLogger("tenure.loop")
 SETTLE = 1.0
 """How many seconds cancelled tasks have to end."""
 STOPPED = (
@@ -37,6 +39,8 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._waiting: set[threading.Lock] = set()
         """The locks of calls under way on this loop, released when they or the loop have ended."""
+        self._ended: set[asyncio.AbstractEventLoop] = set()
+        """Those that we have stopped: another's stop, or its exit, ends none."""
         self._pid = os.getpid()
 
     @property
@@ -128,14 +132,24 @@ class LoopThread:
             loop, thread = self._loop, self._thread
             self._loop, self._thread = None, None
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            loop.call_soon_threadsafe(self._end, loop)
             if threading.current_thread() is not thread:
                 thread.join(timeout=5)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ended.add(loop)
+        loop.stop()
 
     def _run(self, loop: asyncio.AbstractEventLoop, waiting: set[threading.Lock]) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while loop not in self._ended:
+                try:
+                    loop.run_forever()
+                except (SystemExit, KeyboardInterrupt):
+                    # asyncio ends its loop with these, from whatever task or callback they come.
+                    _logger.exception("code on %s raised this; the loop goes on", self._name)
+            self._ended.discard(loop)
         finally:
             loop.run_until_complete(asyncio.sleep(0))  # noqa: TID251 - what was asked just before
             for task in asyncio.all_tasks(loop):

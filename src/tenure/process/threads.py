@@ -7,6 +7,7 @@ a store call that hangs, must not keep `kill -TERM` from working.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _Job = Callable[[], None]
+_logger = logging.getLogger("tenure.threads")
 
 
 class Threads:
@@ -104,5 +106,9 @@ def _work(jobs: SimpleQueue[_Job | None], idle: deque[None]) -> None:
         job = jobs.get()
         if job is None:
             return
-        job()
+        try:
+            job()
+        except BaseException:
+            # Python ends a thread with SystemExit without a word, and none would take its place.
+            _logger.exception("a job on the thread %r failed", threading.current_thread().name)
         idle.append(None)

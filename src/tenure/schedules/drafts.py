@@ -18,6 +18,7 @@ from tenure.schedules.event_drafts import POLICIES as OF_EVENTS
 from tenure.schedules.event_drafts import emitting, refuse_emit, refuse_task, still_emitting
 from tenure.settings import Settings
 from tenure.tasks.arguments import check_name, idempotency_key, keywords, lock_key, nominal_time
+from tenure.tasks.options import Options
 from tenure.tasks.payload import decode, encode
 from tenure.tasks.policy import Policy
 from tenure.tasks.registry import Tasks
@@ -167,6 +168,16 @@ class Drafts:
         known = self._task(task)
         what = f"a run of {(known if isinstance(known, str) else known.name)!r}"
         if unknown := sorted(set(policy) - set(_OF_RUN)):
+            if unknown[0] in Options.names():
+                raise InvalidSchedule(
+                    f"{what}: {unknown[0]} belongs to the code of a task. Give it where the task is"
+                    " declared, with @scheduler.task(…)."
+                )
+            if unknown[0] in _POLICY:
+                raise InvalidSchedule(
+                    f"{what}: {unknown[0]} belongs to schedules, and this run has none. What"
+                    " matters to a single run is lock, priority, timeout, retries and on_crash."
+                )
             names = ["kwargs", "at", "delay", "key", "tenant", "connection", *_OF_RUN]
             raise InvalidSchedule(
                 f"{what}: unknown option {unknown[0]!r}.{nearest(unknown[0], names)} Options are:"

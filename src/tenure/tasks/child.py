@@ -30,10 +30,11 @@ from tenure.errors import Cancelled, ConfigError, Retry, UnknownTask
 from tenure.model import Event, Kind
 from tenure.process.child_process import WORD
 from tenure.tasks.executor import Wrapper, called
-from tenure.tasks.outcomes import shown, text_of
+from tenure.tasks.outcomes import ERROR_LENGTH, render, shown, text_of
 from tenure.tasks.registry import Tasks
 from tenure.tasks.results import keep
 from tenure.tasks.run import Run, current_run
+from tenure.tasks.run_log import MESSAGE_LENGTH, pieces, share
 from tenure.tasks.task import Task, is_async
 
 MAIN = "__mp_main__"
@@ -90,15 +91,16 @@ class Execution:
                 wanted=task.options.keep_result,
             )
         except Retry as error:
-            return {"kind": "retry", "text": text_of(error), "delay": error.delay}
+            return {"kind": "retry", "text": _end_of(text_of(error)), "delay": error.delay}
         except Cancelled as error:
-            return {"kind": "cancelled", "text": text_of(error)}
-        except asyncio.CancelledError:
-            return {"kind": "cut off"}
+            return {"kind": "cancelled", "text": _end_of(text_of(error))}
         except BaseException as error:  # noqa: BLE001 - a task may raise anything
+            if isinstance(error, asyncio.CancelledError) and self._run.cancelled:
+                return {"kind": "cut off"}
             self.lift()
+            render(error, self._run)
             refusal = None if task is None else task.options.retrying.refusal(error)
-            return {"kind": "raised", "text": shown(error), "refusal": refusal}
+            return {"kind": "raised", "text": _end_of(shown(error)), "refusal": refusal}
         return {"kind": "returned", "kept": kept and [kept.text, kept.reason]}
 
     def _execute(self, task: Task, wrappers: Sequence[Wrapper]) -> object:
@@ -115,6 +117,11 @@ class Execution:
         self._run.check()
         result = call()
         return await result if inspect.isawaitable(result) else result
+
+
+def _end_of(text: str) -> str:
+    """As much as a run keeps: an error may say anything, and the reply has a limit."""
+    return text[-ERROR_LENGTH:]
 
 
 class NoClaims:
@@ -136,10 +143,12 @@ class ChildRun(Run):
     guard: threading.Lock
 
     def log(self, text: object) -> None:
-        self.say(WORD + json.dumps({"log": str(text)}).encode())
+        for piece in pieces(str(text)):
+            self.say(WORD + json.dumps({"log": piece}).encode())
 
     def progress(self, fraction: float | None, message: object = "") -> None:
-        self.say(WORD + json.dumps({"progress": [fraction, str(message)]}).encode())
+        told = [share(fraction), str(message)[:MESSAGE_LENGTH]]
+        self.say(WORD + json.dumps({"progress": told}).encode())
 
     def emit(self, event: Event) -> None:
         raise ConfigError(

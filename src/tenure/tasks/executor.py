@@ -22,7 +22,7 @@ from tenure.errors import Cancelled, ConfigError
 from tenure.process.threads import Threads
 from tenure.settings import RESULT_LIMIT
 from tenure.tasks import stacks
-from tenure.tasks.outcomes import NotBegun, render
+from tenure.tasks.outcomes import Interrupted, LoopEnded, NotBegun, render
 from tenure.tasks.results import Kept, keep
 from tenure.tasks.run import Claims, Run, current_run
 from tenure.tasks.task import Task, is_async
@@ -105,7 +105,7 @@ class Executor:
                         kept = self.keep(task, result)
                         result = None
                 except BaseException as raised:  # noqa: BLE001 - a task may raise anything
-                    render(raised)
+                    render(raised, run)
                     error = raised
             self._tell(here, lambda: settle(result, kept, error))
 
@@ -159,14 +159,14 @@ class Executor:
             error: BaseException | None
             if not begun:
                 error = NotBegun()
-            elif finished.cancelled():
-                error = asyncio.CancelledError()
+            elif finished.cancelled() and finished.cancelling() and not cut_off:
+                error = Interrupted()
             else:
-                error = finished.exception() or exit_
+                error = _raised(finished) or exit_
                 if error is not None and cut_off:
                     error = asyncio.CancelledError()
                 elif error is not None:
-                    render(error)
+                    render(error, run)
             with suppress(RuntimeError):
                 here.call_soon_threadsafe(ended, error, kept if error is None else None)
 
@@ -188,7 +188,7 @@ class Executor:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stop, again)
 
-        loop.call_soon_threadsafe(begin)
+        _hand_over(loop, begin)
         return cancel
 
     def keep(self, task: Task, value: object) -> Kept | None:
@@ -212,6 +212,22 @@ def called(task: Task, run: Run, wrappers: Sequence[Wrapper], **filled: object) 
     for wrapper in reversed(wrappers):
         call = partial(wrapper, call, run)
     return call()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, begin: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(begin)
+    except RuntimeError as error:
+        if loop.is_closed():
+            raise LoopEnded from error
+        raise
+
+
+def _raised(finished: asyncio.Task[None]) -> BaseException | None:
+    try:
+        return finished.exception()
+    except asyncio.CancelledError as error:
+        return error
 
 
 async def _within(

@@ -36,6 +36,14 @@ ERROR_LENGTH = 8_000
 STOPPED = "its node was stopped; it waits for another"
 CANCELLED = "cancelled while it ran"
 NOT_BEGUN = "cancelled before it began"
+INTERRUPTED = (
+    "its coroutine was cancelled by other code, as when the application's loop ends; it waits for"
+    " another attempt"
+)
+NOBODY = (
+    "Tenure: nobody cancelled this run. Something that it awaited was cancelled, which counts as a"
+    " failure."
+)
 _PACKAGE = Path(__file__).parent
 _RENDERED = "_tenure_rendered"
 
@@ -66,6 +74,17 @@ class NotBegun(Exception):
     """It was cancelled before its first line: nothing of it was executed."""
 
 
+class LoopEnded(Exception):
+    """The loop on which it was to be executed is closed: this process cannot execute it."""
+
+
+class Interrupted(Exception):
+    """Its coroutine was cancelled, but not by Tenure: its loop ends, or it did that itself."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERRUPTED)
+
+
 def outcome(
     record: RunRecord,
     error: BaseException | None,
@@ -94,14 +113,14 @@ def outcome(
             return cancelled(record, CANCELLED)
         case Cancelled() if asked or not told:
             return cancelled(record, text_of(error))
-        case Cancelled():
-            return _cut_off(record)  # its node stops
         case _ if asked:
-            return cancelled(record, f"{CANCELLED}; then it raised:\n{shown(error)}")
+            return cancelled(record, _below(f"{CANCELLED}; then it raised:", shown(error)))
         case NotBegun():
             return given_back(record, STOPPED)
-        case asyncio.CancelledError():
+        case Cancelled() | asyncio.CancelledError() if told:
             return _cut_off(record)
+        case Interrupted():
+            return _cut_off(record, INTERRUPTED, _delay(record, backoff, retrying))
         case Retry():
             return _again(record, error, _delay(record, backoff, retrying))
         case TimeoutError() if record.timeout is not None:
@@ -156,10 +175,10 @@ def _result(record: RunRecord, state: RunState, error: str | None = None, **more
     return Result(record.id, record.claim, record.node or "", state, error, **more)
 
 
-def _cut_off(record: RunRecord) -> Outcome:
+def _cut_off(record: RunRecord, reason: str = STOPPED, delay: float = 0.0) -> Outcome:
     if record.on_crash is OnCrash.RERUN:
-        result = _result(record, RunState.WAITING, STOPPED)
-        return result, RunRetried(*about(record), error=STOPPED)
+        result = _result(record, RunState.WAITING, reason, delay=delay)
+        return result, RunRetried(*about(record), error=reason, delay=delay)
     # It may have done half of its work, and "abandon" means that it is not repeated.
     error = "its node was stopped in the middle of it"
     result = _result(record, RunState.LOST, error)
@@ -186,7 +205,7 @@ def _wrong(
     """It raised this; its task has a say in whether it is tried again."""
     refusal = error.refusal if isinstance(error, RaisedElsewhere) else retrying.refusal(error)
     if refusal is not None and record.failures < record.retries:
-        return failed(record, f"Not tried again: {refusal}.\n{said}")
+        return failed(record, _below(f"Not tried again: {refusal}.", said))
     return _raised(record, said, delay)
 
 
@@ -207,13 +226,20 @@ def _delay(record: RunRecord, backoff: float, retrying: Retrying) -> float:
     return waits.delay(record.failures, record.id)
 
 
+def _below(head: str, text: str) -> str:
+    """Both, however long the text is: what is cut off is its beginning."""
+    return f"{head}\n{as_error(text)[len(head) + 1 - ERROR_LENGTH :]}"
+
+
 def as_error(text: str) -> str:
     """The end of it, where an error says what it is, as it can be stored."""
     return storable(text[-ERROR_LENGTH:])
 
 
-def render(error: BaseException) -> None:
+def render(error: BaseException, run: Run) -> None:
     """Have what it says ready. To be called where its task runs: its own code may block."""
+    if isinstance(error, asyncio.CancelledError) and not run.cancelled:
+        error.add_note(NOBODY)
     vars(error)[_RENDERED] = None
     vars(error)[_RENDERED] = text_of(error), shown(error)
 
@@ -224,8 +250,8 @@ def text_of(error: BaseException) -> str:
         return str(rendered[0])
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a task may raise anything
-        return f"{type(error).__name__}, which cannot be shown"
+    except BaseException:  # noqa: BLE001 - a task may raise anything, and so may its errors
+        return _unspeakable(error)
 
 
 def shown(error: BaseException) -> str:
@@ -238,4 +264,11 @@ def shown(error: BaseException) -> str:
     while told is not None and Path(told.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
         told = told.tb_next
     users = error if told is None else error.with_traceback(told)
-    return "".join(traceback.format_exception(users)).strip()
+    try:
+        return "".join(traceback.format_exception(users)).strip()
+    except BaseException:  # noqa: BLE001 - as above: its notes, for one
+        return _unspeakable(error)
+
+
+def _unspeakable(error: BaseException) -> str:
+    return f"{type(error).__name__}, which cannot be shown"

@@ -8,7 +8,7 @@ a number: that is a mistake in the code.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -53,10 +53,9 @@ class RunLog:
         self._tell()
 
     def progress(self, fraction: float | None, message: object = "") -> None:
-        share = _share(fraction)
-        said = storable(str(message)[:MESSAGE_LENGTH])
+        done, said = share(fraction), storable(str(message)[:MESSAGE_LENGTH])
         with self._lock:
-            self._progress, self._message = share, said
+            self._progress, self._message = done, said
         self._tell()
 
     def take(self) -> Report | None:
@@ -111,14 +110,23 @@ class RunLog:
                 self._changed()
 
 
-def _share(fraction: Any) -> float | None:
+def pieces(text: str) -> Iterator[str]:
+    """A text that may be of any size, so that each piece can be sent by itself. It is cut where
+    nothing is kept: both ends are whole."""
+    last = len(text) - LOG_LIMIT if len(text) > 2 * LOG_LIMIT else 0
+    for start in range(0, last, LOG_LIMIT):
+        yield text[start : min(start + LOG_LIMIT, last)]
+    yield text[last:]
+
+
+def share(fraction: Any) -> float | None:
     """From 0 to 1. What lies a little beyond is rounding; and not a number, 0/0, is unknown."""
     if fraction is None:
         return None
     try:
         if isinstance(fraction, str | bytes):
             raise TypeError
-        share = float(fraction)
+        done = float(fraction)
     except OverflowError:
         return 1.0 if fraction > 0 else 0.0
     except (TypeError, ValueError):
@@ -126,4 +134,4 @@ def _share(fraction: Any) -> float | None:
             f"run.progress takes a number from 0 to 1, or None, not {brief(fraction)}."
             ' For page 12 of 30: run.progress(12 / 30, "page 12 of 30").'
         ) from None
-    return None if share != share else min(1.0, max(0.0, share))
+    return None if done != done else min(1.0, max(0.0, done))

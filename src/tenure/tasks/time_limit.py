@@ -43,9 +43,8 @@ class TimeLimit:
         """The function has ended in this way. Returns what counts."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._over and (error is None or isinstance(error, Cancelled | NotBegun)):
-            return too_long(self._timeout)
-        return error
+        ends = error is None or isinstance(error, Cancelled | NotBegun | asyncio.CancelledError)
+        return too_long(self._timeout) if self._over and ends else error
 
 
 def too_long(timeout: float | None) -> TimeoutError:

@@ -21,6 +21,7 @@ scheduler = Scheduler(
 )
 scheduler.include(tasks)
 scheduler.include(isolated)
+scheduler.on("run.failed", lambda fact: sys.exit(3))
 scheduler.on("*", listener(options))
 
 

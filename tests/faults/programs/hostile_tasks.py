@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tenure import Backoff, Retry, Run, Tasks
 
@@ -20,6 +21,12 @@ isolated = Tasks()
 SHORT = 6.0
 """Longer than the start of a process takes on a busy machine."""
 AT_ONCE = Backoff.constant(0)
+RAISED = {
+    "exit": SystemExit,
+    "interrupt": KeyboardInterrupt,
+    "close": GeneratorExit,
+    "cancel": asyncio.CancelledError,
+}
 
 
 class OutOfPaper(Exception):
@@ -30,7 +37,7 @@ class Mute(TimeoutError):
     """It cannot even say what it is."""
 
     def __str__(self) -> str:
-        raise RuntimeError("no word")
+        raise SystemExit("no word")
 
 
 def note(folder: str, name: str, text: object = "") -> None:
@@ -56,7 +63,7 @@ async def fine_coroutine(number: int) -> int:
 
 @tasks.task
 def raises(name: str) -> NoReturn:
-    raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "close": GeneratorExit}[name](3)
+    raise RAISED[name](3)
 
 
 @tasks.task
@@ -67,6 +74,12 @@ async def raises_in_a_coroutine(name: str) -> NoReturn:
 @tasks.task
 def raises_what_cannot_be_shown() -> NoReturn:
     raise Mute
+
+
+@tasks.task
+async def ends_the_loop(name: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(raises_in_a_coroutine(name))
 
 
 @tasks.task
@@ -236,6 +249,20 @@ def own_reports(run: Run) -> str:
     for method, args in (("log", ("told",)), ("progress", (0.5, "half"))):
         getattr(run, method)(*args)
     return "reported"
+
+
+@isolated.task(isolate=True)
+def own_long_words(run: Run) -> NoReturn:
+    """No line of it is short."""
+    run.log("a" + 10_000_000 * "x" + "z")
+    third: Any = Fraction(1, 3)
+    run.progress(third, 10_000_000 * "m")
+    raise ValueError(10_000_000 * "e" + "end")
+
+
+@isolated.task(isolate=True)
+def own_no_number(run: Run) -> None:
+    run.progress("half")  # type: ignore[arg-type]
 
 
 @isolated.task(isolate=True)

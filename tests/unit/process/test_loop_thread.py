@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from contextlib import suppress
+from typing import NoReturn
 
 import pytest
 
@@ -48,6 +49,43 @@ def test_a_call_gives_what_it_returns_or_raises() -> None:
     with pytest.raises(ValueError, match="nothing to add"):
         thread.call(add(1, 0))
     thread.close()
+
+
+@pytest.mark.parametrize("how", ["exit", "interrupt", "stop", "another task"])
+def test_only_close_ends_the_loop(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What runs there may belong to the application, and do what it should not."""
+    thread = LoopThread("meddled with")
+
+    async def leave() -> NoReturn:
+        raise SystemExit(3)
+
+    async def meddle() -> None:
+        loop = asyncio.get_running_loop()
+        match how:
+            case "exit" | "interrupt":
+                loop.call_soon(_raise, SystemExit(3) if how == "exit" else KeyboardInterrupt())
+            case "stop":
+                loop.stop()
+            case _:
+                other = loop.create_task(leave())
+                await asyncio.wait([other])
+                assert isinstance(other.exception(), SystemExit)
+        await asyncio.sleep(0.01)
+
+    async def fine() -> str:
+        return "fine"
+
+    thread.call(meddle())
+    assert thread.call(fine()) == "fine"
+    assert len([record for record in caplog.records if record.name == "tenure.loop"]) == (
+        how != "stop"
+    )
+    thread.close()
+    assert "meddled with" not in {each.name for each in threading.enumerate()}
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def test_a_loop_that_ends_does_not_wake_those_who_wait_for_the_next_one() -> None:

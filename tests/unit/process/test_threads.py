@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from typing import NoReturn
 
 import pytest
 
@@ -67,6 +68,22 @@ async def test_call_after_the_threads_were_ended_is_done() -> None:
         await asyncio.to_thread(thread.join)
         await threads.call(done.append, "after")
     assert done == ["before", "after"]
+    threads.close()
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, ValueError])
+async def test_job_that_raises_ends_no_thread(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave() -> NoReturn:
+        raise raised(3)
+
+    threads = Threads("meddled with")
+    async with asyncio.timeout(30):
+        for _ in range(2):
+            threads.submit(leave)
+            assert await threads.call(lambda: "done") == "done"
+    assert caplog.text.count("a job on the thread 'meddled with' failed") == 2
     threads.close()
 
 

@@ -94,7 +94,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "zero byte": ({"key": "a\0"}, "1 to 200 characters"),
     "number": ({"key": 7}, "1 to 200 characters"),
     "tenant": ({"tenant": ""}, "1 to 200 printable characters"),
-    "overlap": ({"overlap": "skip"}, "unknown option 'overlap'"),
+    "overlap": ({"overlap": "skip"}, "overlap belongs to schedules, and this run has none"),
+    "queue": ({"queue": "mail"}, "queue belongs to the code of a task"),
     "its argument": (
         {"kwargs": None, "to": "ann"},
         "unknown option 'to'. Options are: kwargs, at, .* arguments go into kwargs={'to': …}",

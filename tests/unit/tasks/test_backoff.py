@@ -157,6 +157,21 @@ def test_who_asks_for_another_attempt_gets_it() -> None:
     assert run.state is RunState.SUCCEEDED
 
 
+def test_error_of_a_run_that_is_given_up_begins_with_the_reason_however_long_it_is() -> None:
+    scheduler = Scheduler("sqlite:///nowhere.db")
+
+    @scheduler.task(retries=3, give_up_on=ValueError)
+    def work() -> None:
+        raise ValueError(100_000 * "x" + "end")
+
+    with testing(scheduler) as world:
+        run = scheduler.enqueue(work)
+        world.run_due()
+        error = scheduler.get_run(run).error or ""
+    assert error.startswith("Not tried again: give_up_on names it.\n")
+    assert error.endswith("xend")
+
+
 def test_another_node_goes_on_where_the_first_was() -> None:
     """The due time is in the store: who takes the run over waits for it as well."""
     scheduler = failing(backoff=Backoff.steps(60, 600))

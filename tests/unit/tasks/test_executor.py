@@ -16,6 +16,7 @@ from tenure.errors import Cancelled
 from tenure.process.loop_thread import LoopThread
 from tenure.process.threads import Threads
 from tenure.tasks.executor import Executor
+from tenure.tasks.outcomes import Interrupted, shown
 from tenure.tasks.registry import Tasks
 from tenure.tasks.results import Kept
 from tenure.tasks.run import Run
@@ -176,6 +177,65 @@ async def test_coroutine_that_wants_to_end_the_process_ends_its_run_alone(
         assert execution.kept == Kept('"fine"')
     finally:
         loop.close()
+
+
+async def awaits_what_was_cancelled() -> None:
+    other = asyncio.create_task(asyncio.Event().wait())
+    other.cancel()
+    await other
+
+
+def raises_a_cancellation() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("function", [awaits_what_was_cancelled, raises_a_cancellation])
+async def test_cancellation_that_nobody_asked_for_is_the_task_s_own_error(
+    function: Callable[..., Any],
+) -> None:
+    run, execution = begin(function)
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await execution.end()
+    assert not run.cancelled
+    assert f"in {function.__name__}" in shown(raised.value)
+    assert "nobody cancelled this run" in shown(raised.value)
+
+
+async def test_coroutine_that_other_code_cancels_is_interrupted() -> None:
+    async def job() -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.Event().wait()
+
+    _, execution = begin(job)
+    with pytest.raises(Interrupted):
+        await execution.end()
+
+
+class Unspeakable(Exception):
+    """It cannot be shown without ending a thread or a loop."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_error_that_cannot_be_shown_ends_its_run_alone(awaited: bool) -> None:
+    def plain() -> None:
+        raise Unspeakable
+
+    async def coroutine() -> None:
+        raise Unspeakable
+
+    _, execution = begin(coroutine if awaited else plain)
+    with pytest.raises(Unspeakable) as raised:
+        await execution.end()
+    assert "Unspeakable" in shown(raised.value)
 
 
 async def test_coroutine_that_cleans_up_is_cancelled_once() -> None:

@@ -72,6 +72,22 @@ async def test_what_it_writes_logs_and_tells_is_heard(isolation: Isolation) -> N
     assert (0.5, "half") in run.heard
 
 
+async def test_words_of_any_length_are_heard(isolation: Isolation) -> None:
+    run = a_told_run("own_long_words")
+    error, _ = await executed(isolation, run)
+    *log, (progress, message) = run.heard
+    assert "".join(log) == "a" + 10_000_000 * "x" + "z"
+    assert max(map(len, log)) < 200_000
+    assert (progress, message) == (1 / 3, 500 * "m")
+    assert str(error).endswith("eend")
+    assert len(str(error)) < 10_000
+
+
+async def test_progress_that_is_no_number_fails_the_run(isolation: Isolation) -> None:
+    error, _ = await executed(isolation, a_told_run("own_no_number"))
+    assert "run.progress takes a number" in str(error)
+
+
 async def test_a_home_that_does_not_declare_it_is_told(isolation: Isolation) -> None:
     isolation._homes = {"own_reports": f"{hostile_tasks.__name__}:tasks"}
     error, _ = await executed(isolation, a_told_run("own_reports"))

@@ -22,7 +22,7 @@ from tenure.process.threads import Threads
 from tenure.tasks.executor import Executor
 from tenure.tasks.registry import Tasks
 from tenure.tasks.run import current_run
-from tenure.tasks.run_log import LOG_LIMIT, MESSAGE_LENGTH, RunLog
+from tenure.tasks.run_log import LOG_LIMIT, MESSAGE_LENGTH, RunLog, pieces
 
 
 def a_run() -> Run:
@@ -101,6 +101,26 @@ def test_any_text_is_kept_whole_or_counted(texts: list[str]) -> None:
         assert size - report.log_dropped <= kept <= size - report.log_dropped + 1
     else:
         assert len(report.log.encode()) == size <= LOG_LIMIT
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])
+@pytest.mark.parametrize("length", [0, 1, LOG_LIMIT, 2 * LOG_LIMIT, 2 * LOG_LIMIT + 1, 500_000])
+def test_text_in_pieces_is_whole_and_cut_where_nothing_is_kept(length: int, letter: str) -> None:
+    text = "".join(f"{letter}{n}," for n in range(length // 2))[:length]
+    cut = list(pieces(text))
+    assert "".join(cut) == text
+    assert max(map(len, cut)) <= 2 * LOG_LIMIT
+    whole, apart = RunLog(), RunLog()
+    whole.add(text)
+    for piece in cut:
+        apart.add(piece)
+    for one, other in zip(_kept(whole), _kept(apart), strict=True):
+        assert one == other
+
+
+def _kept(log: RunLog) -> list[str]:
+    """Both ends, without what is said about the middle."""
+    return [part for part in log.report().log.split("\n") if not part.startswith("[…")]
 
 
 def test_many_threads_may_log_at_once() -> None:

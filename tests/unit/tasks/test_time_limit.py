@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
+from tenure.errors import Cancelled
 from tenure.tasks.time_limit import TimeLimit
 from tests.unit.tasks.test_executor import a_run
 
@@ -50,6 +53,15 @@ def test_it_counts_from_the_moment_at_which_a_thread_took_it() -> None:
     timers.move_to(129.0)
     assert run.cancelled
     assert isinstance(limit.end(None), TimeoutError)
+
+
+@pytest.mark.parametrize("raised", [Cancelled("told"), asyncio.CancelledError()], ids=repr)
+def test_function_that_ends_because_it_was_told_has_run_too_long(raised: BaseException) -> None:
+    timers = Timers()
+    limit, _ = limited(timers)
+    limit.begin()
+    timers.move_to(110.0)
+    assert isinstance(limit.end(raised), TimeoutError)
 
 
 def test_without_a_thread_it_does_not_end() -> None:

@@ -45,3 +45,18 @@ async def test_progress_is_seen_while_a_coroutine_runs() -> None:
         [run] = world.runs("sweep")
         [attempt] = await scheduler.attempts(run)
     assert (attempt.outcome, attempt.progress) == (None, 0.4)
+
+
+def test_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    scheduler = Scheduler("sqlite:///nowhere.db")
+
+    @scheduler.task(every(hours=1))
+    async def sweep() -> None:
+        other = asyncio.create_task(asyncio.sleep(60))
+        other.cancel()
+        await other
+
+    with testing(scheduler) as world:
+        world.advance(hours=1)
+        assert [str(run.state) for run in world.runs("sweep")] == ["failed"]
+        assert [type(failure.error) for failure in world.failures] == [asyncio.CancelledError]

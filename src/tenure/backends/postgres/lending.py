@@ -26,14 +26,12 @@ from tenure.backends.postgres.errors import translate
 from tenure.backends.postgres.lending_texts import LendingTexts, Line
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.task_transaction import (
-    LIMIT,
     AsyncLent,
     Lent,
     OwnAsyncConnection,
     OwnConnection,
-    explained,
 )
-from tenure.backends.shared.lending import Places
+from tenure.backends.shared.lending import LIMIT, Places, explained
 from tenure.process.clock import SystemClock
 
 C = TypeVar("C", OwnConnection, OwnAsyncConnection)
@@ -72,7 +70,7 @@ class PostgresLender:
             lent = Lent(self._texts, own, line, self._patience)
             try:
                 lent.begin(left or limit)
-                with explained(limit):
+                with explained(limit, psycopg.Error):
                     yield lent
             finally:
                 lent.connection.over = True
@@ -89,7 +87,7 @@ class PostgresLender:
             lent = AsyncLent(self._texts, own, line, self._patience)
             try:
                 await lent.begin(left or limit)
-                with explained(limit):
+                with explained(limit, psycopg.Error):
                     async with asyncio.timeout(left or limit):
                         yield lent
             finally:

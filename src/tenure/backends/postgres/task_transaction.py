@@ -7,8 +7,6 @@ when the task is over: others use the line then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
@@ -27,17 +25,13 @@ from tenure.process.clock import SystemClock
 
 T = TypeVar("T")
 AnyCursor = psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
-LIMIT = 60.0
-"""How many seconds a transaction may take if its task has no timeout."""
 _NO_LONGER = "22P02", "42704"
 """How `check` fails: the setting is empty, or unknown."""
 _FAILED_BEFORE = "25P02"
-_TIMED_OUT = "57014", "25P03", "25P04"
 _OVER = (
     "this connection was lent to a transactional task, whose transaction is over. Do not keep it:"
     " each run gets one of its own."
 )
-_HINT = f" (its timeout; {LIMIT:g} s if it has none)."
 _real = SystemClock()
 
 
@@ -249,22 +243,3 @@ def _refused(error: psycopg.Error) -> bool:
             " transaction. Put what may fail into `with connection.transaction():`."
         )
     raise error
-
-
-@contextmanager
-def explained(limit: float) -> Iterator[None]:
-    """Say what ended the transaction, if it was its time."""
-    begun = _real.monotonic()
-    try:
-        yield
-    except psycopg.Error as error:
-        code = sqlstate(error)
-        # The code of a session that was ended does not always arrive.
-        late = code is None and _real.monotonic() - begun >= 0.95 * limit
-        if code in _TIMED_OUT or late:
-            error.add_note(f"Tenure: the server ends what takes longer than {limit:g} s{_HINT}")
-        raise
-    except TimeoutError as error:
-        if not str(error):
-            raise TimeoutError(f"its transaction took longer than {limit:g} s{_HINT}") from None
-        raise

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -18,6 +19,10 @@ from tenure.process.clock import SystemClock
 
 _real = SystemClock()
 T = TypeVar("T")
+LIMIT = 60.0
+"""How many seconds a transaction on PostgreSQL may take if its task has no timeout."""
+_HINT = f" (its timeout; {LIMIT:g} s if it has none)."
+_TIMED_OUT = "57014", "25P03", "25P04"
 PAUSE = 0.024
 """Seconds. On SQLite, those who wait to write have asked once by then."""
 STEP = 0.0005
@@ -156,6 +161,26 @@ def not_in_time(timeout: float) -> TimeoutError:
     return TimeoutError(
         f"its timeout of {timeout:g} s was over before it had a connection: it was not begun"
     )
+
+
+@contextmanager
+def explained(limit: float, errors: type[Exception]) -> Iterator[None]:
+    """Say what ended a transaction on PostgreSQL, if it was its time. `errors`: of the driver, or
+    with the driver's as `orig`."""
+    begun = _real.monotonic()
+    try:
+        yield
+    except errors as error:
+        code = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
+        # The code of a session that was ended does not always arrive.
+        late = code is None and _real.monotonic() - begun >= 0.95 * limit
+        if code in _TIMED_OUT or late:
+            error.add_note(f"Tenure: the server ends what takes longer than {limit:g} s{_HINT}")
+        raise
+    except TimeoutError as error:
+        if not str(error):
+            raise TimeoutError(f"its transaction took longer than {limit:g} s{_HINT}") from None
+        raise
 
 
 def not_yours(call: str) -> ConfigError:

@@ -192,9 +192,11 @@ class WorldRuntime(Runtime):
         fate = self.fates.pop(run.task, None)
         if fate is not None:
             fate(node)
-        if error is None or isinstance(error, Retry | Cancelled | asyncio.CancelledError):
+        if error is None or isinstance(error, Retry | Cancelled):
             return
-        if not isinstance(error, Exception | SystemExit):
+        if isinstance(error, asyncio.CancelledError) and run.cancelled:
+            return
+        if not isinstance(error, Exception | SystemExit | asyncio.CancelledError):
             raise error  # Ctrl-C, or pytest.fail(): it is for the test
         self.failures.append(
             Failure(run.schedule, run.task, run.nominal, run.attempt, run.node, error)
