@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 from tenure.node.names import LEADER
-from tenure.observe.metrics import LASTS
+from tenure.observe.exposition import LASTS
 from tests.faults.support import TTL, Journal
 
 EVERY = 0.1

@@ -19,7 +19,12 @@ NOWHERE = f"webhook+http://127.0.0.1:9/#secret={SECRET}&timeout=1"
 def test_alerts_fire_when_they_should(cluster: Cluster) -> None:
     port = free_port()
     relay = {"url": NOWHERE, "name": "hook", "allow_http": True, "allow_private": True}
-    tasks = (task("tick", 0.25), task("long", 0.5, until="enough"))
+    tasks = (
+        task("tick", 0.25),
+        task("long", 0.5, until="enough", overlap="queue"),
+        task("hangs", 0.5, until="enough", timeout=0.2),
+        task("fails", 0.5, work=60, coroutine=True, timeout=0.1),
+    )
     options = {"ttl": TTL, "health": f"127.0.0.1:{port}", "relays": [relay], "survey": 0.5}
     with Prometheus([port]) as prometheus:
         node = cluster.node("a", *tasks, **options)
@@ -34,6 +39,7 @@ def test_alerts_fire_when_they_should(cluster: Cluster) -> None:
             )
         Scheduler(cluster.url).emit(Event("ledger", "MonthEnded", {}))
         prometheus.wait("TenureLockStuck", "TenureRetentionBehind", "TenureRelayDown")
+        prometheus.wait("TenureRunsWait", "TenureRunHung", "TenureRunsFailed")
         assert "TenureNoLeader" not in prometheus.firing()
         with cluster.store.write_lock():  # nobody else can write
             prometheus.wait("TenureStoreAway", "TenureNoLeader")

@@ -52,20 +52,27 @@ class LockReleased(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class RunSucceeded(RunFact):
+class RunEnded(RunFact):
+    """An attempt has come to its end, so many seconds after its begin; None if it had not begun."""
+
+    took: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSucceeded(RunEnded):
     name = "run.succeeded"
     took: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunFailed(RunFact):
+class RunFailed(RunEnded):
     name = "run.failed"
     level = logging.ERROR
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RunCancelled(RunFact):
+class RunCancelled(RunEnded):
     """It was cancelled while its node had it."""
 
     name = "run.cancelled"
@@ -73,7 +80,7 @@ class RunCancelled(RunFact):
 
 
 @dataclass(frozen=True, slots=True)
-class RunRetried(RunFact):
+class RunRetried(RunEnded):
     """It failed and will be run again."""
 
     name = "run.retried"
@@ -101,7 +108,7 @@ class RunHung(RunFact):
 
 
 @dataclass(frozen=True, slots=True)
-class RunRefused(RunFact):
+class RunRefused(RunEnded):
     """The result does not count: the run had been taken from this node, or its task had completed
     it in a transaction of its own and failed after that. `error` is what the task raised."""
 

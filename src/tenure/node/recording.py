@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tenure.backends.base import RunStore
 from tenure.errors import SchemaMismatch, StoreUnavailable
-from tenure.facts import RunFailed
+from tenure.facts import RunEnded, RunFact, RunFailed
 from tenure.model import ClaimBatch, Result, RunState
 from tenure.tasks.outcomes import Outcome, as_error
 
@@ -48,12 +48,17 @@ async def _alone(runs: RunStore, outcome: Outcome, timeout: float) -> tuple[Outc
         return instead, await _report(runs, [instead], timeout)
 
 
+def lasted(fact: RunFact) -> float | None:
+    """How long the attempt took, if it had begun."""
+    return fact.took if isinstance(fact, RunEnded) else None
+
+
 def _refused(outcome: Outcome, error: Exception) -> Outcome:
     result, fact = outcome
     said = as_error(f"it {_ENDED.get(result.state, 'ended')}, but the store refused that: {error}")
     about = (fact.run, fact.task, fact.schedule, fact.nominal, fact.attempt, result.node)
     failed = Result(result.run_id, result.claim, result.node, RunState.FAILED, said, failed=True)
-    return failed, RunFailed(*about, error=said)
+    return failed, RunFailed(*about, took=lasted(fact), error=said)
 
 
 async def _report(runs: RunStore, outcomes: Sequence[Outcome], timeout: float) -> ClaimBatch:

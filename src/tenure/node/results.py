@@ -6,7 +6,7 @@ from tenure.backends.base import RunStore
 from tenure.facts import RunCancelled, RunGivenBack, RunRefused, RunSucceeded
 from tenure.model import ClaimBatch
 from tenure.node.held_results import VERY_LATE, HeldResults
-from tenure.node.recording import NOT_ITS_FAULT, recorded
+from tenure.node.recording import NOT_ITS_FAULT, lasted, recorded
 from tenure.node.run_locks import RunLocks
 from tenure.node.service import Surroundings
 from tenure.tasks.outcomes import Outcome
@@ -103,14 +103,14 @@ class Results:
                 continue
             about = (fact.run, fact.task, fact.schedule, fact.nominal, fact.attempt, result.node)
             raised = self.raised.pop((result.run_id, result.claim), None)
-            late = raised is not None and isinstance(fact, RunSucceeded) and result.error
-            if counted and late:
+            if counted and raised is not None and isinstance(fact, RunSucceeded) and result.error:
                 # It raised after its end. Not so if the line broke while Tenure committed.
-                self._facts.tell(RunRefused(*about, error=raised or ""))
+                self._facts.tell(RunRefused(*about, took=fact.took, error=raised))
             if counted and fact.run in batch.cancelled:
-                self._facts.tell(RunCancelled(*about, error=result.error or ""))
+                self._facts.tell(RunCancelled(*about, took=lasted(fact), error=result.error or ""))
             elif counted:
                 self._facts.tell(fact)
             elif not isinstance(fact, RunGivenBack):  # nothing was executed, so nothing is lost
-                self._facts.tell(RunRefused(*about, error=raised or result.error or ""))
+                error = raised or result.error or ""
+                self._facts.tell(RunRefused(*about, took=lasted(fact), error=error))
             self._locks.end((result.run_id, result.claim), result.node, counted)

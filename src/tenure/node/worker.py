@@ -124,6 +124,11 @@ class Worker(Service):
         return [run for run, _ in self._running.values()]
 
     @property
+    def begun(self) -> list[float]:
+        """When those that run now began, on the boot clock. From any thread."""
+        return [run.begun for run, _ in list(self._running.values())]
+
+    @property
     def nodes(self) -> set[str]:
         """Under which identities it has runs, or may be about to have some: mostly one, or none."""
         having = {run.node for run, _ in self._running.values()}
@@ -324,10 +329,10 @@ class Worker(Service):
         run = Run.of(record, kwargs or {})
         run.on_news, run.event_limit = self.on_news, self.settings.event_limit
         self._locks.begin(record)
-        begun = self.clock.monotonic()
+        run.begun = self.clock.monotonic()
 
         def ended(error: BaseException | None, kept: Kept | None) -> None:
-            took = self.clock.monotonic() - begun
+            took = self.clock.monotonic() - run.begun
             # Runs with on_crash=abandon are never claimed in advance.
             if took - run.waited < SHORT and record.on_crash is OnCrash.RERUN:
                 self._short += 1

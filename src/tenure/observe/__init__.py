@@ -4,9 +4,10 @@ All of them are observers: they listen to facts and to calls to the store, and d
 scheduler that nobody observes has none of this in between, and imports none of it.
 
     watch     what a process knows about its own node     health     alive, ready, leads
-    hearing   facts, counted into the tally               survey     the leader's look at the store
-    metrics   both, for Prometheus (catalogue: the list)  traces     spans, for OpenTelemetry
-    pages     what is answered: by the server, or asgi    calls      listening to a store's calls
+    tally     numbers; fact_counter and run_counter       survey     the leader's look at the store
+              count facts into it                         calls      listening to a store's calls
+    metrics   both, for Prometheus (catalogue: the list)  exposition the page of them
+    pages     what is answered: by the server, or asgi    traces     spans, for OpenTelemetry
 
 May be imported by users, `cli` and `contrib`; and by `scheduler`, when it is given a `health=`.
 """
@@ -56,7 +57,7 @@ def asgi(scheduler: BaseScheduler) -> PagesApp:
     They are answered by your server, on your loop: if that is blocked, so are they.
     """
     from tenure.observe.asgi import PagesApp
-    from tenure.observe.metrics import exposition
+    from tenure.observe.exposition import exposition
     from tenure.observe.pages import Pages
     from tenure.observe.watch import watch
 

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.util import find_spec
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from tenure.backends.base import CountsConnections, LeaseBackend, Stores
 from tenure.errors import ConfigError
@@ -22,15 +23,12 @@ from tenure.observe.calls import LEASES, STORE, listening
 from tenure.observe.catalogue import METRICS, OF_STORE, Metric
 from tenure.observe.fact_counter import Hearing
 from tenure.observe.health import ready
-from tenure.observe.pages import Expose
 from tenure.observe.survey import Found, Survey
 from tenure.observe.tally import MOST_SERIES, OTHER, Labels, Tally
 from tenure.observe.watch import Watch, attached, watch
-from tenure.process.clock import SystemClock
 from tenure.scheduler.observers import Observers, Subject
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
 PACKAGE = "prometheus_client"
@@ -38,9 +36,10 @@ MISSING = (
     "metrics need the package prometheus-client, which is not installed:"
     " pip install 'tenure[metrics]'."
 )
-LASTS = 0.2
-"""In seconds: the same text is sent to all who ask within so long."""
 Values = dict[Metric, dict[Labels, float]]
+Series = tuple[Metric, Labels, list[float]]
+"""What has these labels: its number, or of a histogram how many are in the buckets up to each, and
+the sum."""
 
 
 class Metrics:
@@ -99,27 +98,21 @@ class Metrics:
             yield Described(metric.name.removesuffix("_total"), metric.help, metric.kind)
 
     def collect(self) -> Iterator[Family]:
-        from prometheus_client.core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
+        return families(self.series())
 
+    def series(self) -> list[Series]:
+        """All that is exposed at this moment."""
+        self._hearing.count_runs()
         present = self._present()
+        found: list[Series] = []
         for metric in METRICS:
-            about = (metric.name, metric.help)
             if metric.kind == "histogram":
-                histogram = HistogramMetricFamily(*about, labels=metric.labels)
                 for labels, counts, total in self._tally.histograms(metric):
-                    histogram.add_metric(labels, _cumulative(metric.buckets, counts), total)
-                yield histogram
-                continue
-            family = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
-            numbers = family(*about, labels=metric.labels)
-            for labels, number in self._numbers(metric, present).items():
-                numbers.add_metric(labels, number)
-            if numbers.samples:
-                yield numbers
+                    found.append((metric, labels, [*accumulate(counts), total]))
+            else:
+                numbers = self._numbers(metric, present)
+                found += [(metric, labels, [number]) for labels, number in numbers.items()]
+        return found
 
     def _numbers(self, metric: Metric, present: Values) -> dict[Labels, float]:
         if metric in present:
@@ -155,17 +148,17 @@ class Metrics:
             values[c.HEARTBEAT] = {(): renewed + behind}
         if (skew := self._hearing.skew) is not None:
             values[c.SKEW] = {(): skew}
-        running = list(self._hearing.running.values())
-        values[c.RUNNING] = {(): float(len(running))}
+        begun = [] if node is None else node.worker.begun
+        values[c.RUNNING] = {(): float(len(begun))}
         values[c.HUNG] = {(): float(0 if node is None else node.hung.count)}
         relays = () if node is None else node.relays
         values[c.RELAY_STALLED] = {(each.name,): float(each.stalled) for each in relays}
         if servers := self._servers:
             values[c.CONNECTIONS] = {(): float(sum(each.connections for each in servers))}
-        succeeded = dict(self._hearing.succeeded)
+        succeeded = dict(self._hearing.runs.succeeded)
         values[c.LAST_SUCCESS] = {(task,): at + behind for task, at in succeeded.items()}
-        if running:
-            values[c.OLDEST_RUNNING] = {(): min(running) + behind}
+        if begun:
+            values[c.OLDEST_RUNNING] = {(): min(begun) + behind}
         return values
 
 
@@ -215,12 +208,28 @@ def _oldest(moments: Iterable[tuple[Labels, datetime | None]]) -> dict[Labels, f
     return found
 
 
-def _cumulative(bounds: tuple[float, ...], counts: list[int]) -> list[tuple[str, float]]:
-    buckets, so_far = [], 0
-    for bound, number in zip((*map(str, bounds), "+Inf"), counts, strict=True):
-        so_far += number
-        buckets.append((bound, float(so_far)))
-    return buckets
+def families(series: Iterable[Series]) -> Iterator[Family]:
+    """The same as the library has it."""
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    for metric, group in groupby(series, itemgetter(0)):
+        about = (metric.name, metric.help)
+        if metric.kind == "histogram":
+            bounds = (*map(str, metric.buckets), "+Inf")
+            histogram = HistogramMetricFamily(*about, labels=metric.labels)
+            for _, labels, [*buckets, total] in group:
+                histogram.add_metric(labels, list(zip(bounds, buckets, strict=True)), total)
+            yield histogram
+            continue
+        family = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
+        numbers = family(*about, labels=metric.labels)
+        for _, labels, [number] in group:
+            numbers.add_metric(labels, number)
+        yield numbers
 
 
 def metrics_of(observers: Observers, *, by_schedule: bool | None = None) -> Metrics:
@@ -237,32 +246,3 @@ def metrics_of(observers: Observers, *, by_schedule: bool | None = None) -> Metr
             " collector() before asgi(), and let Scheduler() go without health=."
         )
     return found
-
-
-def exposition(observers: Observers) -> Expose | None:
-    """Writes them, together with those of the process. None if prometheus-client is missing."""
-    if find_spec(PACKAGE) is None:
-        return None
-    from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.exposition import choose_encoder
-
-    registry: CollectorRegistry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    collector: Any = metrics_of(observers)
-    registry.register(collector)
-
-    # Whoever asks again and again gets the same once more: writing it all holds up other threads
-    # for milliseconds, and they have heartbeats to send.
-    guard, clock = Lock(), SystemClock()
-    written: dict[str, tuple[float, bytes]] = {}
-
-    def expose(accept: str) -> tuple[str, bytes]:
-        encode, kind = choose_encoder(accept)
-        with guard:
-            at, text = written.get(kind, (float("-inf"), b""))
-            if clock.monotonic() - at > LASTS:
-                text = encode(registry)
-                written[kind] = clock.monotonic(), text
-        return kind, text
-
-    return expose

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from tenure.backends.base import LeaseBackend, Stores
 from tenure.errors import ConfigError
 from tenure.node.node import Node
-from tenure.observe.metrics import exposition
+from tenure.observe.exposition import exposition
 from tenure.observe.pages import Pages
 from tenure.observe.watch import attached, watch
 from tenure.process.clock import Clock, SystemClock

@@ -1,7 +1,7 @@
-"""Numbers, counted on one thread and read on any.
+"""Numbers, each counted by one thread at a time and read on any.
 
-Counting is an addition to a number in a dict, without a lock: facts are told thousands of times in
-a second. Reading copies a dict at once, which no other thread can interrupt.
+Counting is an addition to a number in a dict, without a lock. Reading copies a dict at once, which
+no other thread can interrupt.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def add(self, *values: float) -> None:
+        for value in values:
+            self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += sum(values)
 
 
 class Tally:

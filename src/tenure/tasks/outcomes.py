@@ -19,6 +19,7 @@ from typing import Any
 from tenure.errors import Cancelled, InvalidSchedule, Retry
 from tenure.facts import (
     RunCancelled,
+    RunEnded,
     RunFact,
     RunFailed,
     RunGivenBack,
@@ -48,6 +49,7 @@ _PACKAGE = Path(__file__).parent
 _RENDERED = "_tenure_rendered"
 
 Outcome = tuple[Result, RunFact]
+Ending = tuple[Result, RunEnded]
 
 
 class NotCommitted(Exception):
@@ -100,23 +102,36 @@ def outcome(
     """`error`: what it raised. `backoff`: how long to wait before it is tried a second time, unless
     its task says otherwise, in `retrying`. `asked`: was it asked to be cancelled? `told`: was it
     told to end, for whatever reason? `kept`: what it returned. `emitted`: its events."""
-    match error:
-        case None:
-            result = _result(record, RunState.SUCCEEDED, events=tuple(emitted))
-            if kept is not None:
-                reason = None if kept.reason is None else as_error(kept.reason)
-                result = replace(result, value=kept.text, error=reason)
-            return result, RunSucceeded(*about(record), took=round(took, 6))
-        case NotBegun() if asked:
+    if isinstance(error, NotBegun):
+        if asked:
             return cancelled(record, NOT_BEGUN, begun=False)
+        return given_back(record, STOPPED)
+    if error is not None:
+        result, fact = _unsuccessful(record, error, backoff, retrying, asked=asked, told=told)
+        return result, replace(fact, took=round(took, 6))
+    result = _result(record, RunState.SUCCEEDED, events=tuple(emitted))
+    if kept is not None:
+        reason = None if kept.reason is None else as_error(kept.reason)
+        result = replace(result, value=kept.text, error=reason)
+    return result, RunSucceeded(*about(record), took=round(took, 6))
+
+
+def _unsuccessful(
+    record: RunRecord,
+    error: BaseException,
+    backoff: float,
+    retrying: Retrying,
+    *,
+    asked: bool,
+    told: bool,
+) -> Ending:
+    match error:
         case asyncio.CancelledError() if asked:
             return cancelled(record, CANCELLED)
         case Cancelled() if asked or not told:
             return cancelled(record, text_of(error))
         case _ if asked:
             return cancelled(record, _below(f"{CANCELLED}; then it raised:", shown(error)))
-        case NotBegun():
-            return given_back(record, STOPPED)
         case Cancelled() | asyncio.CancelledError() if told:
             return _cut_off(record)
         case Interrupted():
@@ -136,14 +151,14 @@ def given_back(record: RunRecord, error: str) -> Outcome:
     return result, RunGivenBack(*about(record), reason=error)
 
 
-def cancelled(record: RunRecord, error: str, *, begun: bool = True) -> Outcome:
+def cancelled(record: RunRecord, error: str, *, begun: bool = True) -> Ending:
     """It ends before its work is done, and is not tried again."""
     error = as_error(error)
     result = _result(record, RunState.CANCELLED, error, begun=begun)
     return result, RunCancelled(*about(record), error=error)
 
 
-def failed(record: RunRecord, error: str) -> Outcome:
+def failed(record: RunRecord, error: str) -> Ending:
     """It failed, and is not tried again."""
     error = as_error(error)
     result = _result(record, RunState.FAILED, error, failed=True)
@@ -175,7 +190,7 @@ def _result(record: RunRecord, state: RunState, error: str | None = None, **more
     return Result(record.id, record.claim, record.node or "", state, error, **more)
 
 
-def _cut_off(record: RunRecord, reason: str = STOPPED, delay: float = 0.0) -> Outcome:
+def _cut_off(record: RunRecord, reason: str = STOPPED, delay: float = 0.0) -> Ending:
     if record.on_crash is OnCrash.RERUN:
         result = _result(record, RunState.WAITING, reason, delay=delay)
         return result, RunRetried(*about(record), error=reason, delay=delay)
@@ -185,7 +200,7 @@ def _cut_off(record: RunRecord, reason: str = STOPPED, delay: float = 0.0) -> Ou
     return result, RunFailed(*about(record), error=error)
 
 
-def _again(record: RunRecord, asked: Retry, usual: float) -> Outcome:
+def _again(record: RunRecord, asked: Retry, usual: float) -> Ending:
     """It asked for another attempt, which is not counted as a failure."""
     delay = asked.delay
     if isinstance(delay, int | float) and delay < 0:
@@ -201,7 +216,7 @@ def _again(record: RunRecord, asked: Retry, usual: float) -> Outcome:
 
 def _wrong(
     record: RunRecord, error: BaseException, said: str, delay: float, retrying: Retrying
-) -> Outcome:
+) -> Ending:
     """It raised this; its task has a say in whether it is tried again."""
     refusal = error.refusal if isinstance(error, RaisedElsewhere) else retrying.refusal(error)
     if refusal is not None and record.failures < record.retries:
@@ -209,13 +224,13 @@ def _wrong(
     return _raised(record, said, delay)
 
 
-def _raised(record: RunRecord, error: str, delay: float) -> Outcome:
+def _raised(record: RunRecord, error: str, delay: float) -> Ending:
     if record.failures >= record.retries:
         return failed(record, error)
     return _later(record, error, delay, failed=True)
 
 
-def _later(record: RunRecord, error: str, delay: float, *, failed: bool) -> Outcome:
+def _later(record: RunRecord, error: str, delay: float, *, failed: bool) -> Ending:
     error = as_error(error)
     result = _result(record, RunState.WAITING, error, delay=delay, failed=failed)
     return result, RunRetried(*about(record), error=error, delay=delay)

@@ -67,6 +67,8 @@ class Run:
     """Its log and its progress; most runs have none."""
     on_news: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called, on any thread, when there is something new in `told`."""
+    begun: float = field(default=0.0, repr=False, compare=False)
+    """When this attempt began, on the boot clock of its node."""
     waited: float = field(default=0.0, repr=False, compare=False)
     """Of a transactional task: how many seconds it has waited for its connection."""
     committed: bool | None = field(default=False, repr=False, compare=False)

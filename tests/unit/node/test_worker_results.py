@@ -10,7 +10,7 @@ import pytest
 
 from tenure import Event, Scheduler, every
 from tenure.errors import StoreError, StoreUnavailable
-from tenure.facts import RunRefused
+from tenure.facts import RunEnded, RunRefused
 from tenure.model import (
     Change,
     ClaimBatch,
@@ -87,6 +87,34 @@ async def test_refused_result_tells_what_the_task_raised(world: World) -> None:
     await world.step()
     [refused] = [fact for fact in world.told if isinstance(fact, RunRefused)]
     assert refused.error.splitlines()[-1] == "RuntimeError: after the end"
+
+
+@pytest.mark.parametrize(
+    ("retries", "taken", "told"),
+    [(0, False, "run.failed"), (3, False, "run.retried"), (3, True, "run.refused")],
+)
+async def test_attempt_that_fails_tells_how_long_it_took(
+    world: World, retries: int, taken: bool, told: str
+) -> None:
+    await world.add(retries=retries)
+
+    async def slow(run: Run) -> None:
+        await world.clock.sleep(2)
+        raise ValueError("no such customer")
+
+    world.behave = slow
+    await world.backend.office.take(FENCE)
+    begun = world.clock.monotonic()
+    await world.step()
+    assert world.worker.begun == [begun]
+    world.clock.advance(2)
+    await world.clock.settle()
+    assert world.worker.begun == []
+    if taken:
+        await world.backend.runs.recover(FENCE, "node", 3)
+    await world.step()
+    [ended] = [fact for fact in world.told if isinstance(fact, RunEnded)]
+    assert (ended.name, ended.took) == (told, 2.0)
 
 
 async def test_disowned_runs_are_told_to_end(world: World) -> None:

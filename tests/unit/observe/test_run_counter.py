@@ -1,0 +1,94 @@
+"""Facts of runs are counted in batches: each once, and soon."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tenure import Scheduler, every
+from tenure.facts import Facts, RunFailed, RunRefused, RunStarted, RunSucceeded
+from tenure.observe import catalogue as c
+from tenure.observe.metrics import metrics_of
+from tenure.observe.run_counter import RunCounter
+from tenure.observe.tally import Tally
+from tenure.process.clock import SystemClock
+from tests.unit.observe.observing import ANYWHERE, until
+
+METRICS = (c.RUNS, c.RUN_LATENESS, c.RUN_DURATION, c.SCHEDULE_RUNS, c.SCHEDULE_SUCCESS)
+ABOUT = (7, "sweep", "nightly", datetime(2026, 1, 1, tzinfo=UTC), 1, "host:1:x")
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def often() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def _counter(*, by_schedule: bool = False) -> tuple[Tally, RunCounter, Facts]:
+    tally, facts = Tally(METRICS), Facts()
+    counter = RunCounter(tally, by_schedule=by_schedule)
+    for kind, handler in counter.handlers.items():
+        facts.on(kind.name, handler, at_once=True)
+    return tally, counter, facts
+
+
+@pytest.mark.usefixtures("often")
+def test_every_fact_is_counted_once_whichever_threads_count_meanwhile() -> None:
+    tally, counter, facts = _counter()
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.is_set():
+            counter.count(CLOCK)
+
+    scrapers = [threading.Thread(target=scrape) for _ in range(2)]
+    for scraper in scrapers:
+        scraper.start()
+    for number in range(5_000):
+        facts.tell(RunStarted(*ABOUT, late=-1.0))
+        facts.tell(RunSucceeded(*ABOUT, took=0.5))
+        if number % 50 == 0:
+            counter.count(CLOCK)  # as the loop does
+    over.set()
+    for scraper in scrapers:
+        scraper.join(60)
+    counter.count(CLOCK)
+    assert tally.numbers(c.RUNS) == {("succeeded", "sweep"): 5_000}
+    lateness, duration = tally.histogram(c.RUN_LATENESS), tally.histogram(c.RUN_DURATION)
+    assert (sum(lateness.counts), lateness.total) == (5_000, 0.0)
+    assert (sum(duration.counts), duration.total) == (5_000, 2_500.0)
+
+
+def test_attempts_that_failed_count_with_their_time_and_by_schedule() -> None:
+    tally, counter, facts = _counter(by_schedule=True)
+    facts.tell(RunFailed(*ABOUT, took=3.0, error="no such customer"))
+    facts.tell(RunFailed(*ABOUT, error="not begun: its arguments are no JSON"))
+    facts.tell(RunRefused(*ABOUT, took=0.002))
+    assert tally.numbers(c.RUNS) == {}  # nobody has counted yet
+    counter.count(CLOCK)
+    assert tally.numbers(c.RUNS) == {("failed", "sweep"): 2, ("refused", "sweep"): 1}
+    assert tally.numbers(c.SCHEDULE_RUNS) == {("failed", "nightly"): 2, ("refused", "nightly"): 1}
+    assert tally.numbers(c.SCHEDULE_SUCCESS) == {}
+    duration = tally.histogram(c.RUN_DURATION)
+    assert (sum(duration.counts), duration.total) == (2, 3.002)
+    assert counter.succeeded == {}
+
+
+def test_facts_are_counted_although_nobody_scrapes() -> None:
+    """Or they would fill the memory, and a task's last success would be the time of the scrape."""
+    scheduler = Scheduler("memory://", health=ANYWHERE)
+    scheduler.task(every(seconds=0.05), name="sweep")(lambda: None)
+    metrics = metrics_of(scheduler._runtime.observers)
+    counter, tally = metrics._hearing.runs, metrics._tally
+    with scheduler:
+        until(lambda: tally.numbers(c.RUNS).get(("succeeded", "sweep"), 0) > 5, "runs")
+        until(lambda: not counter._started and not counter._ended, "all to be counted")
+    assert (counter._started, counter._ended) == ([], [])  # those of the stop, too
