@@ -25,6 +25,11 @@ def span(seconds: float) -> str:
     raise AssertionError(seconds)
 
 
+def lasted(seconds: float) -> str:
+    """How long something took: as `span`, but below a minute also the tenths of seconds."""
+    return f"{int(seconds * 10) / 10:.1f}s" if 1 <= seconds < 60 else span(seconds)
+
+
 def relative(moment: datetime, now: datetime) -> str:
     """3m ago, in 12s, now."""
     distance = (moment - now).total_seconds()

@@ -268,6 +268,23 @@ def test_task_that_no_live_node_declares(tmp_path: Path) -> None:
         until(lambda: shell.show("often")["occurrences"], "its first occurrence")
 
 
+def test_updates_are_on_record_from_what_to_what(shell: Shell) -> None:
+    shell.add("digest", "--every", "1h", "--task", "pack", "--kwargs", '{"secret": 1}')
+    shell("schedules", "update", "digest", "--retries", 3, "--kwargs", '{"secret": 2}')
+    shell("schedules", "update", "digest", "--every", "2h", "--expected-version", 99)
+    shell("schedules", "update", "digest", "--every", "2h", "--expected-version", 2)
+    shell("schedules", "update", "digest", "--retries", 3)
+    found = shell("audit", "--json").json[::-1]
+    assert [line["detail"] for line in found[1:]] == [
+        "retries: 0 → 3; other arguments",
+        'trigger="every 2 hours" expected_version',
+        "trigger: every hour → every 2 hours",
+        "nothing differs",
+    ]
+    assert found[2]["outcome"].startswith("refused: ")
+    assert "secret" not in json.dumps(found)
+
+
 def test_changes_are_on_record_and_say_who(shell: Shell) -> None:
     shell.add("digest", "--every", "1h", "--task", "pack", "--kwargs", '{"secret": 1}')
     shell("schedules", "pause", "digest", "--reason", "stocktaking")

@@ -6,13 +6,18 @@ import functools
 import getpass
 import os
 import socket
-from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tenure.backends.base import AuditStore, Backend
+from tenure.errors import TenureError
 from tenure.model import Change, NewAction, NewRun
 from tenure.printable import field
 from tenure.schedules.auditing import on_record
+
+if TYPE_CHECKING:  # imported when it is used: commands that only look need no triggers
+    from tenure.schedules.editor import Editor
 
 T = TypeVar("T")
 CHANGES = {
@@ -36,6 +41,8 @@ CHANGES = {
     "leases.evict": "evict lease",
 }
 """The calls with which commands change something, in the words of the HTTP API."""
+EDITS = frozenset({"editor.update"})
+"""Those of which it is told what they change from what to what."""
 
 
 def recorded(name: str, part: T, store: Backend | None) -> T:
@@ -59,20 +66,27 @@ class _Recorded:
         async def changing(*args: Any, **kwargs: Any) -> Any:
             if kwargs.get("dry_run"):
                 return await method(*args, **kwargs)
-            # Values of options may be secret arguments: their names have to do, but for triggers.
-            texts = [text for text in args[1:] if isinstance(text, str)]
-            names = [
-                f"trigger={field(str(value))}" if name == "trigger" else name
-                for name, value in kwargs.items()
-                if value not in (None, False)
-            ]
-            asked = NewAction(
-                user(), socket.gethostname(), "cli", action, _subject(args), " ".join(texts + names)
-            )
+            detail = await self._detail(name, args, kwargs)
+            asked = NewAction(user(), socket.gethostname(), "cli", action, _subject(args), detail)
             async with on_record(lambda question: question(self._audit), asked):
                 return await method(*args, **kwargs)
 
         return changing
+
+    async def _detail(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """What was asked for; of an edit what it would change, as of just before it."""
+        if f"{self._name}.{name}" in EDITS:
+            with suppress(TenureError):  # which is told when it is tried
+                told: str = await cast("Editor", self._part).difference(*args, **kwargs)
+                return told
+        # Values of options may be secret arguments: their names have to do, but for triggers.
+        texts = [text for text in args[1:] if isinstance(text, str)]
+        names = [
+            f"trigger={field(str(value))}" if name == "trigger" else name
+            for name, value in kwargs.items()
+            if value not in (None, False)
+        ]
+        return " ".join(texts + names)
 
 
 def operator() -> str:

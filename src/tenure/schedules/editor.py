@@ -20,6 +20,7 @@ from tenure.errors import Conflict, InvalidSchedule, NotFound
 from tenure.events.replaying import replay
 from tenure.model import Change, Event, EventGroup, NewEvent, NewRun, RunRecord, Schedule
 from tenure.schedules.changes import PAUSED, is_orphaned, resumed, stopped
+from tenure.schedules.differences import difference
 from tenure.schedules.drafts import UNCHANGED, Drafts, Entries, NewSchedule
 from tenure.tasks.arguments import check_name, idempotency_key
 from tenure.triggers import Trigger
@@ -126,6 +127,24 @@ class Editor:
             )
 
         return await self._edit(name, edit, expected_version)
+
+    async def difference(
+        self, name: str, *, expected_version: int | None = None, **changes: Any
+    ) -> str:
+        """What `update` would change with these arguments, for the audit."""
+        old, now = await self.get(name), await self.now()
+        _check_version(old, expected_version, self._at)
+        change = self._drafts.update(old, now, **changes)
+        return difference(old.spec, old.spec if change is None else change.spec)
+
+    async def difference_to(self, new: NewSchedule, expected_version: int | None = None) -> str:
+        """What `put` would change; nothing is said of one that would be new."""
+        old = (await self._schedules.find([new.name])).get(new.name)
+        if old is None:
+            return ""
+        _check_version(old, expected_version, self._at)
+        change = self._drafts.replacement(old, new, await self.now())
+        return difference(old.spec, old.spec if change is None else change.spec)
 
     async def pause(
         self, name: str, reason: str | None = None, expected_version: int | None = None

@@ -24,6 +24,7 @@ from tenure.backends.base import (
 from tenure.errors import StoreUnavailable
 from tenure.model import LeaseRecord
 from tenure.scheduler.async_scheduler import AsyncScheduler
+from tenure.schedules.editor import Editor
 
 T = TypeVar("T")
 ANSWER_WITHIN = 10.0
@@ -86,13 +87,13 @@ class Store:
 
 
 class Reader:
-    """Asks the store on Tenure's own thread: nothing that pages do can hold up a heartbeat."""
+    """Asks the store on Tenure's own thread: nothing that pages do can hold up a heartbeat. The one
+    place of the pages that knows what a scheduler is made of."""
 
     def __init__(self, access: AsyncScheduler) -> None:
         self.access = access
 
     async def ask(self, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        # The one place of this package that knows what a scheduler is made of.
         runtime = self.access._runtime
 
         async def asking() -> T:
@@ -106,6 +107,10 @@ class Reader:
             raise StoreUnavailable(
                 f"the store did not answer within {ANSWER_WITHIN:g} s."
             ) from error
+
+    def editor(self, store: Store) -> Editor:
+        """What says what an edit would change; the edits themselves are `access`'s."""
+        return self.access._runtime.editor(store.backend)
 
 
 def is_live(record: LeaseRecord | None, now: datetime) -> bool:

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse
 
 from tenure.model.version import VERSION
 from tenure.printable import lines, one_line
-from tenure.words import count, relative, short, span
+from tenure.words import count, lasted, relative, short, span
 
 LONGEST_TEXT = 20_000
 FRAGMENT = "tenure-fragment"
@@ -64,6 +64,13 @@ def ago(moment: datetime | None, now: datetime) -> Markup:
     return Markup('<time datetime="{0}" title="{1}" data-relative>{2}</time>').format(
         iso(moment), exact(moment), relative(moment, now)
     )
+
+
+def since(moment: datetime | None, now: datetime) -> Markup:
+    """When something began that goes on, and how long ago that was."""
+    if moment is None:
+        return Markup("–")
+    return Markup("{0} ({1})").format(clock(moment, now), ago(moment, now))
 
 
 def clock(moment: datetime | None, now: datetime) -> Markup:
@@ -120,6 +127,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"ago": ago, "clock": clock, "cut": cut, "pretty": pretty, "span": span}
+    made.filters |= {"lasted": lasted, "since": since}
     made.filters |= {"iso": iso, "exact": exact, "short": short, "raw": raw}
     made.filters |= {"precise": precise, "day": day}
     made.globals |= {"count": count, "query": query, "version": VERSION}

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from tenure.cli.output import Page, exactly, iso, when
 from tenure.cli.runs.output import summary
 from tenure.printable import lines, one_line
-from tenure.words import count, relative, short, span
+from tenure.words import count, lasted, relative, short, span
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -40,6 +40,14 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 )
 def test_span_has_at_most_two_units(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "400ms"), (1, "1.0s"), (1.29, "1.2s"), (59.99, "59.9s"), (60, "1m"), (185, "3m 5s")],
+)
+def test_what_lasted_some_seconds_is_told_in_tenths(seconds: float, text: str) -> None:
+    assert lasted(seconds) == text
 
 
 def test_relative_knows_past_and_future() -> None:

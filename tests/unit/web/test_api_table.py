@@ -76,6 +76,16 @@ def test_page_has_the_operation(operation: Operation) -> None:
     assert operation.summary.replace("'", "&#x27;") in page
 
 
+def test_page_has_contents_and_says_once_what_every_operation_may_answer() -> None:
+    page = readable("/api").decode()
+    for operation in TABLE:
+        assert f'<a href="#{operation.id}">{operation.method} {operation.path}</a>' in page
+        assert f'<section id="{operation.id}">' in page
+    assert page.count("<code>401</code>") == page.count("<code>503</code>") == 1
+    assert page.count("<code>412</code>") > 1, "only some may"
+    assert "ProblemDetails" not in page, "errors are all alike, which it says at the top"
+
+
 def test_page_has_neither_scripts_nor_styles() -> None:
     assert not re.search(r"<script|<style|style=|\son\w+=", readable("/api").decode())
 

@@ -226,6 +226,33 @@ def test_schedule_page_draws_edits_with_their_difference(world: World) -> None:
     assert shown.count('class="edit"') == 2, shown
 
 
+def test_edits_of_the_audit_replace_what_is_inferred_of_them(world: World) -> None:
+    world.do(world.scheduler.add("hourly", every(hours=1), task="task", overlap="allow"))
+    world.clock.advance(HOUR)
+    world.fire()
+    world.clock.advance(60)
+
+    def patch(**changes: object) -> None:
+        sent = {"json": changes, "headers": {"if-match": "*"}}
+        assert world.client.patch("/api/schedules/hourly", **sent).status_code == 200  # type: ignore[arg-type]
+
+    patch(trigger="every 2h", retries=3)
+    world.clock.advance(20)
+    world.do(world.scheduler.update("hourly", timeout=90))  # of which the audit knows nothing
+    patch(retries=3)  # changes nothing
+    world.clock.advance(2 * HOUR)
+    world.fire()
+    shown = unescape(world.client.get("/schedule?name=hourly").text)
+    [listed] = re.findall(r'<ol class="edits">.*?</ol>', shown, re.DOTALL)
+    edits = [re.sub(r"<.*?>", "", each) for each in listed.split("</li>")]
+    assert edits[0].startswith("01:01:20 timeout: none → 1m 30s")
+    told = "trigger: every hour → every 2 hours · retries: 0 → 3 · by local user, api from"
+    assert edits[1].startswith(f"01:01:00 {told} 127.0.0.1")
+    assert edits[2].endswith("It was added.")
+    assert [each for each in edits[3:] if each.strip()] == []
+    assert f"01:01:00 UTC: {told.partition(' · by')[0]}" in shown, "the line in the drawing"
+
+
 def test_policies_are_changed_by_a_form_that_says_what_would_hold(world: World) -> None:
     world.do(world.scheduler.add("hourly", every(hours=1), task="task", timeout=5))
     asked = {"name": "hourly", "retries": "3", "timeout": "", "lock": "disk", "version": "1"}

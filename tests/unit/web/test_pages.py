@@ -167,9 +167,9 @@ def test_change_is_shown_before_it_is_made(client: TestClient, scheduler: AsyncS
     assert str(asyncio.run(scheduler.get(NAME)).trigger) == "every 10 minutes"
     policy = {**sent, "version": "2", "retries": "4"}
     assert client.post("/do/policies", data=policy).status_code == 303
-    edits = unescape(client.get("/schedule", params={"name": NAME}).text).partition("Who asked")[2]
-    assert "trigger: every hour → every 10m" in edits
-    assert "it is not tried again → it is tried again, up to 4 times" in edits
+    edits = unescape(client.get("/schedule", params={"name": NAME}).text).partition(">Edits<")[2]
+    assert "trigger: every hour → every 10 minutes" in edits
+    assert "retries: 0 → 4" in edits
 
     asked = {"name": "paused", "start": "2026-01-01T00:00", "end": "2026-01-03T00:00"}
     before = client.get("/preview/backfill", params=asked).text
@@ -293,3 +293,51 @@ def test_api_puts_changes_on_record_without_their_arguments(client: TestClient) 
     assert "hunter2" not in client.get("/audit").text + client.get("/api/audit").text
     assert (refused["action"], refused["subject"]) == ("cancel run", "999")
     assert refused["outcome"].startswith("refused: ")
+
+
+def test_edits_are_on_record_from_what_to_what_whichever_way_they_came(client: TestClient) -> None:
+    """By the HTTP API, with and without If-Match that says what was read, and by a form."""
+    body = {"task": "report", "trigger": "every 1h", "kwargs": {"password": "hunter2"}}
+    assert client.put("/api/schedules/digest", json=body).status_code == 201
+    edits: list[tuple[str, dict[str, object], str]] = [
+        ("PATCH", {"retries": 3, "overlap": "queue"}, '"1"'),
+        ("PUT", {**body, "trigger": "every 2h", "kwargs": {"password": "hunter3"}}, "*"),
+        ("PATCH", {"retries": 4}, '"1"'),
+        ("PATCH", {"retries": 0}, "*"),
+    ]
+    for method, sent, tag in edits:
+        client.request(method, "/api/schedules/digest", json=sent, headers={"if-match": tag})
+    form = {"proof": proof(client), "name": "digest", "version": "4", "then": "/"}
+    client.post("/do/change", data={**form, "trigger": "every 5m"})
+    client.post("/do/policies", data={**form, "version": "5", "timeout": "90"})
+    lines = client.get("/api/audit", params={"subject": "digest"}).json()["items"][::-1]
+    replaced = "trigger: every hour → every 2 hours; overlap: queue → skip"
+    assert [line["detail"] for line in lines] == [
+        'trigger="every 1h" task=report kwargs',
+        "overlap: skip → queue; retries: 0 → 3",
+        f"{replaced}; retries: 3 → 0; other arguments",
+        "retries=4",
+        "nothing differs",
+        "trigger: every 2 hours → every 5 minutes",
+        "timeout: none → 90",
+    ]
+    assert [line["outcome"] == "done" for line in lines] == [True, True, True, False, *[True] * 3]
+    shown = client.get("/audit", params={"of": "digest"}).text
+    assert "hunter" not in shown + str(lines)
+    page = unescape(client.get("/schedule?name=digest").text)
+    assert "trigger: every 2 hours → every 5 minutes · by local user, dashboard from" in page
+
+
+def test_audit_finds_the_lines_about_something_and_links_it(client: TestClient) -> None:
+    sent = {"proof": proof(client), "then": "/"}
+    client.post("/do/pause", data={**sent, "name": "emits"})
+    client.post("/do/run-now", data={**sent, "name": NAME, "key": "3"})
+    client.post("/do/cancel", data={**sent, "run": "2"})
+    client.post("/do/cancel", data={**sent, "run": "999"})
+    linked = links(client.get("/audit").text)
+    assert {"/schedule?name=emits", "/run/2"} <= linked
+    assert "/run/999" not in linked, "there is none"
+    shown = client.get("/audit", params={"of": NAME}).text
+    assert "run now" in shown
+    assert "pause schedule" not in shown
+    assert "Nobody has asked" in client.get("/audit?of=nothing").text

@@ -18,7 +18,7 @@ from tenure.cli.store import Store, as_json, of_store
 from tenure.model import Attempt, Report, RunRecord
 from tenure.printable import lines
 from tenure.process.clock import SystemClock
-from tenure.words import short, span
+from tenure.words import lasted, short
 
 LOOK_EVERY = 0.5
 LAST_LINES = 10
@@ -196,4 +196,4 @@ def _with_log(attempts: Sequence[Attempt]) -> Attempt | None:
 def _took(attempt: Attempt) -> str | None:
     if attempt.ended_at is None:
         return None
-    return span(max(0.0, (attempt.ended_at - attempt.started_at).total_seconds()))
+    return lasted(max(0.0, (attempt.ended_at - attempt.started_at).total_seconds()))

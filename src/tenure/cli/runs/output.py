@@ -8,7 +8,7 @@ from typing import Any
 from tenure.cli.output import exactly, in_seconds, iso, loaded
 from tenure.model import PENDING, RunRecord, RunState
 from tenure.printable import exception_line
-from tenure.words import span
+from tenure.words import lasted, span
 
 _NO_VALUE = {"": "not kept", PENDING: "not known yet: its function goes on, or its node ended"}
 
@@ -88,7 +88,7 @@ def _moment(moment: datetime | None, now: datetime) -> str | None:
 def took(run: RunRecord) -> str | None:
     if run.claimed_at is None or run.finished_at is None:
         return None
-    return span(max(0.0, (run.finished_at - run.claimed_at).total_seconds()))
+    return lasted(max(0.0, (run.finished_at - run.claimed_at).total_seconds()))
 
 
 def _result(text: str | None) -> str | None:

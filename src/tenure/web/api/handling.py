@@ -6,6 +6,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote
@@ -18,7 +20,7 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
 from tenure.backends.base import AuditStore
-from tenure.errors import ConfigError
+from tenure.errors import ConfigError, TenureError
 from tenure.model import NewAction
 from tenure.printable import field, one_line
 from tenure.scheduler.async_scheduler import AsyncScheduler
@@ -123,11 +125,21 @@ class _Path(_Route):
         call = await _checked(operation, request, self._most)
         if not operation.writes:
             return _response(request, await self._reply(operation, call))
-        async with on_record(self._audit, _asked(operation, request, call), Problem):
+        asked = await self._asked(operation, request, call)
+        async with on_record(self._audit, asked, Problem):
             reply = await self._reply(operation, call)
         path, actor = one_line(request.url.path), one_line(call.actor)
         _logger.info("%s %s by %s: %d", operation.method, path, actor, reply.status)
         return _response(request, reply)
+
+    async def _asked(self, operation: Operation, request: Request, call: Call) -> NewAction:
+        """For the audit. Of an edit it says what would change, as of just before it."""
+        asked = _asked(operation, request, call)
+        if (difference := operation.difference) is not None:
+            with suppress(TenureError, Problem):  # which is told when it is tried
+                found = await self._access.ask(lambda opened: difference(opened, call))
+                return replace(asked, detail=found or asked.detail)
+        return asked
 
     async def _audit(self, question: Callable[[AuditStore], Awaitable[Any]]) -> Any:
         return await self._access.ask(lambda opened: question(opened.backend.audit))
@@ -204,7 +216,7 @@ async def _checked(operation: Operation, request: Request, most: int) -> Call:
 
 
 def _asked(operation: Operation, request: Request, call: Call) -> NewAction:
-    """For the audit. Arguments and data may be secret, so only their names are kept."""
+    """Arguments and data may be secret, so only their names are kept."""
     words = re.sub("([A-Z])", lambda found: f" {found[1].lower()}", operation.id)
     given = {} if call.body is None else msgspec.structs.asdict(call.body)
     subject = "/".join(call.path.values()) or str(given.get("name") or given.get("task") or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -30,17 +30,41 @@ def _page(told: dict[str, Any]) -> Iterator[str]:
     yield "<code>application/problem+json</code>. A change needs <code>If-Match</code> with the"
     yield "<code>ETag</code> that you read. A list says in <code>next</code> the"
     yield "<code>cursor</code> of its next page. A slash in a name is written %2F.</p>"
-    for path, methods in told["paths"].items():
-        for method, operation in methods.items():
-            yield from _operation(method.upper(), path, operation, told["components"]["schemas"])
+    operations = [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in told["paths"].items()
+        for method, operation in methods.items()
+    ]
+    yield "<h2>Contents</h2>"
+    yield '<div class="scroll" tabindex="0"><table class="cards"><tbody>'
+    for place, operation in operations:
+        link = f'<a href="#{escape(operation["operationId"], quote=True)}">{escape(place)}</a>'
+        yield f'<tr><th scope="row" class="slim">{link}</th>'
+        yield f"<td>{escape(operation['summary'])}</td></tr>"
+    yield "</tbody></table></div>"
+    common = _common([operation["responses"] for _, operation in operations])
+    yield "<h2>Every operation may answer</h2>"
+    yield from _answers(common)
+    for place, operation in operations:
+        yield from _operation(place, operation, told["components"]["schemas"], common)
     yield "</main></body></html>\n"
 
 
+def _common(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all of them have, so that it is said once."""
+    first, *others = answers
+    return {
+        status: response
+        for status, response in first.items()
+        if all(other.get(status) == response for other in others)
+    }
+
+
 def _operation(
-    method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]
+    place: str, operation: dict[str, Any], schemas: dict[str, Any], common: dict[str, Any]
 ) -> Iterator[str]:
     name = escape(operation["operationId"], quote=True)
-    yield f'<section id="{name}"><h2><code>{method} {escape(path)}</code></h2>'
+    yield f'<section id="{name}"><h2><code>{escape(place)}</code></h2>'
     yield f"<p>{escape(operation['summary'])}</p>"
     rows = [
         (each["name"], each["in"], each["schema"], each["required"])
@@ -61,12 +85,19 @@ def _operation(
             cells = (name, where, kind_of(schema), "yes" if required else "")
             yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
         yield "</tbody></table></div>"
+    answers = operation["responses"].items()
+    yield from _answers({status: told for status, told in answers if status not in common})
+    yield "</section>"
+
+
+def _answers(answers: dict[str, Any]) -> Iterator[str]:
     yield "<ul>"
-    for status, response in operation["responses"].items():
-        content = next(iter(response.get("content", {}).values()), None)
+    for status, response in answers.items():
+        content = response.get("content", {}).get("application/json")
         answer = f": {_name(content['schema'])}" if content else ""
-        yield f"<li><code>{status}</code> {escape(response['description'] + answer)}</li>"
-    yield "</ul></section>"
+        said = response["description"].removesuffix(".") + answer
+        yield f"<li><code>{status}</code> {escape(said)}</li>"
+    yield "</ul>"
 
 
 def kind_of(schema: dict[str, Any]) -> str:

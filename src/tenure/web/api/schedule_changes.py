@@ -145,10 +145,18 @@ def given_policies(body: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str
     return {name: value for name, value in found.items() if value is not UNSET}
 
 
-async def _new(name: str, body: PutSchedule) -> NewSchedule:
+async def _trigger(call: Call) -> Trigger:
+    if "trigger" not in call.read:
+        call.read["trigger"] = await trigger_of(call.body.trigger)
+    found: Trigger = call.read["trigger"]
+    return found
+
+
+async def _new(name: str, call: Call) -> NewSchedule:
+    body: PutSchedule = call.body
     return NewSchedule(
         name,
-        await trigger_of(body.trigger),
+        await _trigger(call),
         task=body.task,
         kwargs=body.kwargs,
         emit=None if body.emit is None else event_of(body.emit),
@@ -164,21 +172,32 @@ def _expected(call: Call) -> int | None:
 
 async def create_schedule(opened: Opened, call: Call) -> Reply:
     body: CreateSchedule = call.body
-    added = await opened.editor(body.task).add(await _new(body.name, body))
+    added = await opened.editor(body.task).add(await _new(body.name, call))
     reply = await told(opened, added)
     place = ("schedules", added.name)
     return Reply(reply.answer, HTTPStatus.CREATED, version=added.version, location=place)
 
 
+def _expected_by_put(call: Call) -> int | None:
+    """Without a version there must be none."""
+    unconditional = call.expected is None and not call.any_version
+    return 0 if unconditional else _expected(call)
+
+
+async def put_difference(opened: Opened, call: Call) -> str:
+    body: PutSchedule = call.body
+    new = await _new(call.path["name"], call)
+    return await opened.editor(body.task).difference_to(new, _expected_by_put(call))
+
+
 async def put_schedule(opened: Opened, call: Call) -> Reply:
     body: PutSchedule = call.body
-    unconditional = call.expected is None and not call.any_version
-    expected = 0 if unconditional else _expected(call)  # 0: there must be none
-    new = await _new(call.path["name"], body)
+    expected = _expected_by_put(call)
+    new = await _new(call.path["name"], call)
     try:
         stored, is_new = await opened.editor(body.task).put(new, expected)
     except Conflict as error:
-        if unconditional and error.schedule is not None:
+        if call.expected is None and expected == 0 and error.schedule is not None:
             raise no_precondition() from error
         raise
     reply = await told(opened, stored)
@@ -188,15 +207,23 @@ async def put_schedule(opened: Opened, call: Call) -> Reply:
     return Reply(reply.answer, HTTPStatus.CREATED, version=stored.version, location=place)
 
 
-async def update_schedule(opened: Opened, call: Call) -> Reply:
-    body: UpdateSchedule = call.body
-    given = given_policies(body, UpdateSchedule)
+async def _changes(call: Call) -> dict[str, Any]:
+    given = given_policies(call.body, UpdateSchedule)
     if "trigger" in given:
-        given["trigger"] = await trigger_of(given["trigger"])
+        given["trigger"] = await _trigger(call)
     if "emit" in given:
         given["emit"] = event_of(given["emit"])
-    editor = opened.editor(given.get("task"))
-    changed = await editor.update(call.path["name"], expected_version=_expected(call), **given)
+    return {**given, "expected_version": _expected(call)}
+
+
+async def update_difference(opened: Opened, call: Call) -> str:
+    changes = await _changes(call)
+    return await opened.editor(changes.get("task")).difference(call.path["name"], **changes)
+
+
+async def update_schedule(opened: Opened, call: Call) -> Reply:
+    changes = await _changes(call)
+    changed = await opened.editor(changes.get("task")).update(call.path["name"], **changes)
     return await told(opened, changed)
 
 
@@ -310,6 +337,7 @@ OPERATIONS = (
         ScheduleAnswer,
         _MADE,
         body=PutSchedule,
+        difference=put_difference,
         version=Version.IF_EXISTS,
         tells_version=True,
         problems=(_MISSING, _CONFLICT),
@@ -322,6 +350,7 @@ OPERATIONS = (
         update_schedule,
         ScheduleAnswer,
         body=UpdateSchedule,
+        difference=update_difference,
         version=Version.REQUIRED,
         tells_version=True,
         problems=(_MISSING, _CONFLICT),

@@ -36,6 +36,8 @@ class Call:
     key: str | None
     """`Idempotency-Key`."""
     actor: str
+    read: dict[str, Any] = field(default_factory=dict)
+    """Of the body: what takes long to read, and is needed for the audit, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Operation:
     """Takes an `Idempotency-Key`."""
     remembers: bool = False
     """The store does not keep the key: repeats.py keeps the answer."""
+    difference: Callable[[Opened, Call], Awaitable[str]] | None = None
+    """For the audit: what it would change, from what to what."""
     problems: tuple[HTTPStatus, ...] = field(default=())
     """Beside those that every operation of its kind may have."""
 

@@ -11,10 +11,13 @@ from math import log10
 from tenure.model import Occurrence, RunRecord
 from tenure.web.edits import Edit
 from tenure.web.reasons import to_occurrence
-from tenure.words import span
+from tenure.words import lasted
 
 WIDTH, HEIGHT = 1000, 120
 CLOSE = 3.0
+MARGIN, DECADES = 0.2, 1.0
+"""How much lower the scale of durations begins than the shortest, and how much it spans at least:
+in powers of ten."""
 _SHORTEST, _LONGEST = 0.001, 86_400.0
 
 
@@ -60,20 +63,23 @@ def axis(
         return None
     begin, end = min([*moments, now]), max([*moments, now])
     length = max((end - begin).total_seconds(), 1.0)
-    longest = max([seconds for _, run in past if (seconds := took(run))], default=1.0)
+    lengths = [seconds for _, run in past if (seconds := took(run))]
+    longest = max(lengths, default=1.0)
+    high = _power(longest)
+    # They fill the height; but differences of a few per cent do not look like much.
+    low = min(_power(min(lengths, default=1.0)) - MARGIN, high - DECADES)
 
     def x(moment: datetime) -> float:
         return 12 + (WIDTH - 24) * (moment - begin).total_seconds() / length
 
     def y(seconds: float) -> float:
-        low, high = log10(_SHORTEST), log10(min(max(longest, 0.01), _LONGEST))
-        part = (log10(min(max(seconds, _SHORTEST), _LONGEST)) - low) / max(high - low, 0.5)
-        return HEIGHT - 14 - (HEIGHT - 30) * min(part, 1.0)
+        part = (_power(seconds) - low) / (high - low)
+        return HEIGHT - 14 - (HEIGHT - 30) * min(max(part, 0.0), 1.0)
 
     lines = list[Line]()
     for edit in edits:
         title = (
-            f"{'' if edit.exact else 'by '}{edit.at:%Y-%m-%d %H:%M:%S} UTC: {' '.join(edit.what)}"
+            f"{'' if edit.exact else 'by '}{edit.at:%Y-%m-%d %H:%M:%S} UTC: {' · '.join(edit.what)}"
         )
         if edit.at < begin:
             continue
@@ -85,7 +91,7 @@ def axis(
     for occurrence, run in past:
         kind = str(occurrence.state if run is None else run.state)
         seconds = took(run)
-        told = f", took {span(seconds)}" if seconds else ""
+        told = f", took {lasted(seconds)}" if seconds else ""
         title = f"{occurrence.nominal:%Y-%m-%d %H:%M:%S} UTC: {kind}{told}"
         dots.append(
             Dot(
@@ -101,6 +107,10 @@ def axis(
         title = f"{moment:%Y-%m-%d %H:%M:%S} UTC: planned"
         dots.append(Dot(x(moment), HEIGHT - 14, "planned", title))
     return Axis(dots, lines, x(now), begin, end, longest)
+
+
+def _power(seconds: float) -> float:
+    return log10(min(max(seconds, _SHORTEST), _LONGEST))
 
 
 def took(run: RunRecord | None) -> float | None:

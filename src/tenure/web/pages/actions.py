@@ -5,10 +5,10 @@ Every change goes through the functions that the command line uses, too.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +21,7 @@ from tenure.errors import Conflict, TenureError
 from tenure.model import NewAction, RunState
 from tenure.printable import field, one_line
 from tenure.schedules.auditing import on_record
-from tenure.web import descriptions
+from tenure.triggers.text import as_trigger
 from tenure.web.auditing import place, who
 from tenure.web.pages import policies
 from tenure.web.pages.previews import MOST_BACKFILLED, stretch
@@ -148,16 +148,16 @@ async def change_policies(action: Action) -> str:
 
 async def difference(action: Action) -> str:
     """What an edit would change, for its line in the audit."""
-
-    async def now_of(store: Store) -> datetime:
-        return await store.now()
-
-    schedule = await action.access.get(action.one("name"))
+    name, changes = action.one("name"), dict[str, Any]()
     if action.label == "change":
-        return f"trigger: {descriptions.rule(schedule)} → {action.one('trigger')}"
-    changes = policies.read(schedule.spec, action.all)
-    found = policies.difference(schedule, changes, await action.reader.ask(now_of))
-    return "; ".join(f"{name}: {old} → {new}" for name, old, new in found)
+        # On a thread: reading it may take half a second.
+        changes["trigger"] = await asyncio.to_thread(as_trigger, action.one("trigger"))
+    else:
+        schedule = await action.access.get(name)
+        changes = policies.read(schedule.spec, action.all)
+    return await action.reader.ask(
+        lambda store: action.reader.editor(store).difference(name, **changes)
+    )
 
 
 async def backfill(action: Action) -> str:

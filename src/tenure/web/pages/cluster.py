@@ -15,6 +15,7 @@ from tenure.node.names import LEADER, PRESENCE
 from tenure.web.drawing.colours import colours
 from tenure.web.drawing.lateness import BASE, CELL, COLUMN, PEAK, heatmap, takeovers
 from tenure.web.drawing.strip import HOURS, WIDTH, stretches, strip
+from tenure.web.drawing.ticks import ticks
 from tenure.web.live import CLUSTER, RUNS
 from tenure.web.reading import Reader, Store, is_live
 from tenure.web.rendering import page
@@ -144,7 +145,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             colour=colour,
             bars=strip(look.history, leader, now, colour),
             lines=lines[::-1],
-            hours=[now - timedelta(hours=HOURS - n * 4) for n in range(7)],
+            ticks=ticks(first, now, 100.0),
             width=WIDTH,
             heat=heatmap(look.buckets, now),
             takeovers=takeovers(lines, now),

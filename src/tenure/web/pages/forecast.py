@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from tenure.web.drawing.ticks import ticks
 from tenure.web.forecast import BUCKETS, HOURS, MINUTES, Forecast, Forecaster
 from tenure.web.reading import Reader, Store
 from tenure.web.rendering import page
@@ -25,7 +26,6 @@ def routes(reader: Reader, forecaster: Forecaster) -> list[BaseRoute]:
         now = await reader.ask(ask)
         made = await forecaster.wait(FIRST_WITHIN)
         at = None if made is None else _chosen(made, request.query_params.get("at", ""))
-        hours = [] if made is None else [made.bucket(n * 48) for n in range(7)]
         quiet, crowded = list[int](), list[int]()
         if made is not None:
             quiet = sorted(range(BUCKETS), key=lambda n: (made.counts[n], n))[:FREE]
@@ -40,7 +40,7 @@ def routes(reader: Reader, forecaster: Forecaster) -> list[BaseRoute]:
             at=at,
             buckets=BUCKETS,
             minutes=MINUTES,
-            hours=hours,
+            ticks=[] if made is None else ticks(made.begin, made.end, 0.0),
             span_hours=HOURS,
             quiet=sorted(quiet),
             crowded=sorted(crowded),

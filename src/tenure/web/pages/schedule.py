@@ -15,7 +15,7 @@ from tenure.model import DONE, AuditLine, Occurrence, RunRecord, Schedule, subje
 from tenure.triggers import Explanation
 from tenure.web import descriptions
 from tenure.web.drawing.axis import HEIGHT, WIDTH, axis, took
-from tenure.web.edits import edits
+from tenure.web.edits import as_edit, edits
 from tenure.web.live import CHANGES, RUNS
 from tenure.web.pages import policies
 from tenure.web.reading import Reader, Store
@@ -52,7 +52,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
 
         look = await reader.ask(ask)
         schedule, future = look.schedule, upcoming(look.schedule)
-        known = edits(schedule, look.past)
+        known = edits(schedule, look.past, look.asked)
         return page(
             request,
             "schedule.html",
@@ -67,7 +67,7 @@ def routes(reader: Reader) -> list[BaseRoute]:
             future=future,
             axis=axis(look.past, [each.moment for each in future], look.now, known),
             edits=known[::-1][:EDITS],
-            asked=look.asked,
+            asked=[line for line in look.asked if as_edit(line) is None],
             done=DONE,
             width=WIDTH,
             height=HEIGHT,

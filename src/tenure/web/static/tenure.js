@@ -169,6 +169,13 @@ document.addEventListener("input", (event) => {
   }, SETTLE);
 });
 
+// What the last action said is said once: not after a reload, nor to whom the address is sent.
+const here = new URL(location.href);
+if (here.searchParams.has("said")) {
+  for (const name of ["said", "mark"]) here.searchParams.delete(name);
+  history.replaceState(null, "", here);
+}
+
 // A drawing that is wider than the window opens at "now", not at its oldest end.
 for (const box of document.querySelectorAll("[data-at]")) {
   box.scrollLeft = box.dataset.at * box.scrollWidth - box.clientWidth * 0.7;
