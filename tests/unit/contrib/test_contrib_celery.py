@@ -161,6 +161,20 @@ def test_wrong_settings_are_refused_before_anything_starts(
         BeatScheduler(app)
 
 
+def test_in_djangos_settings_the_names_begin_as_celerys_own_do() -> None:
+    class Settings:
+        CELERY_BEAT_SCHEDULE: Any = {"often": {"task": "a", "schedule": 10}}  # noqa: RUF012
+        CELERY_TENURE_URL = "sqlite:///of-django.db"
+        CELERY_TENURE_POLICIES: Any = {"often": {"catch_up": "all"}}  # noqa: RUF012
+        CELERY_TENURE_OPTIONS: Any = {"namespace": "shop"}  # noqa: RUF012
+
+    app = Celery("proj", set_as_current=False)
+    app.config_from_object(Settings, namespace="CELERY")
+    scheduler = entries(app)
+    assert (scheduler.url, scheduler.namespace) == ("sqlite:///of-django.db", "shop")
+    assert scheduler.tasks["often"].policy.catch_up == CatchUp.ALL
+
+
 def test_a_beat_looks_often_for_what_a_killed_one_did_not_send() -> None:
     app = Recorded()
     app.conf.tenure_options = {"ttl": 5, "namespace": "shop"}
