@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.markdown import ROOT, blocks
+from tests.docs.markdown import ROOT, blocks, inline_code
 from tests.e2e.command import at_hand
 from tests.faults.support import Program, Store, until
 from tests.support.servers import ValkeyServer
@@ -130,6 +130,24 @@ def test_entries_of_redbeat_and_django_become_schedules(tmp_path: Path) -> None:
     environment = os.environ | {"TENURE_URL": added[-1]}
     told = subprocess.run(made, cwd=tmp_path, env=environment, capture_output=True, check=True)
     assert b"proj.report" in told.stdout
+
+
+def test_workers_may_have_a_beat_in_each(reader: Reader) -> None:
+    (shown,) = (code for code in inline_code(PAGE) if "worker -B" in code)
+    program, *words = shlex.split(shown)
+    command = [str(BIN / program), *words, "--loglevel", "info", "-c", "1"]
+    with (
+        reader.started(command, "one") as one,
+        reader.started(command, "two") as two,
+    ):
+        until(lambda: POLLED.search(one.output + two.output), "a task that is executed")
+        until(lambda: reader.nodes() == 2, "both beats")
+        one.signal(signal.SIGTERM)
+        assert one.wait() == 0
+        there = len(POLLED.findall(two.output))
+        until(lambda: len(POLLED.findall(two.output)) > there, "the other to go on")
+        polled = POLLED.findall(one.output + two.output)
+        assert len(set(polled)) == len(polled)
 
 
 def test_the_page_can_be_followed(reader: Reader) -> None:

@@ -6,9 +6,11 @@ import time
 from typing import Any
 
 from tenure.copying.copier import (
+    ABORTED,
     BEGUN,
     CLEARED,
     COMPARED,
+    COMPLETE,
     COPIED,
     DRAINED,
     DRAINING,
@@ -23,7 +25,10 @@ TTL = 2.0
 DRAIN = 0.5
 BEFORE = (BEGUN, BATCH, COPIED)
 """Steps during which the source goes on firing."""
-AFTER = (DRAINING, DRAINED, MOVED, WRITTEN, COMPARED)
+AFTER = (DRAINING, DRAINED, MOVED, WRITTEN, COMPARED, COMPLETE)
+BACK = ((DRAINING, False), (MOVED, False), (CLEARED, True), (ABORTED, True))
+"""The way to an abort: where the copier is killed, and whether it was to abort."""
+KILLS = len(BEFORE) + len(BACK) + len(AFTER)
 
 
 class Move:
@@ -56,18 +61,17 @@ class Move:
 
         return until(ticks, "a firing")[0]
 
-    def through(self, before: tuple[str, ...] = BEFORE, after: tuple[str, ...] = AFTER) -> None:
+    def through(self) -> None:
         """All of it: killed while the source fires, aborted, killed at each step, thawed."""
         nodes = [self.node("old-1"), self.node("old-2")]
         leader = self._cluster.leader()
         self._journal.wait("end")
-        if before:
-            self.fires(self.copy(*((step, False) for step in before)))
-        self.fires(self.copy((DRAINING, False), (MOVED, False), (CLEARED, True), (None, True)))
+        self.fires(self.copy(*((step, False) for step in BEFORE)))
+        self.fires(self.copy(*BACK))
         frozen = next(node for node in nodes if node.who == self._leading(leader))
         self._cluster.freeze(frozen)
         # The last one finds all done.
-        done = self.copy(*((step, False) for step in after), (None, False), (None, False))
+        done = self.copy(*((step, False) for step in AFTER), (None, False))
         left = self._recorded()
         self.node("new-1", self._target)
         self.node("new-2", self._target)

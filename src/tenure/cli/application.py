@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import sysconfig
 import traceback
 from operator import attrgetter
 from pathlib import Path
@@ -21,19 +22,21 @@ from tenure.scheduler.async_scheduler import AsyncScheduler
 from tenure.scheduler.scheduler import Scheduler
 
 _OURS = str(Path(tenure.__file__).parent) + os.sep
+_LIBRARIES = tuple(sysconfig.get_path(of) + os.sep for of in ("stdlib", "purelib", "platlib"))
 
 
 def load_any(target: str) -> Any:
     """Whatever MODULE:ATTR is."""
     module_name, attribute = _split(target)
-    module = _import(module_name, whole_traceback=False)
+    module = _import(module_name)
     try:
         return attrgetter(attribute)(module)
     except AttributeError:
         raise Failed(f"{module_name} has no {attribute!r}.") from None
 
 
-def load(target: str, *, whole_traceback: bool = False) -> Scheduler | AsyncScheduler:
+def load(target: str, *, whole_traceback: bool | None = None) -> Scheduler | AsyncScheduler:
+    """`whole_traceback`: None for commands that have no option that asks for it."""
     module_name, attribute = _split(target)
     module = _import(module_name, whole_traceback)
     try:
@@ -63,7 +66,7 @@ def _split(target: str) -> tuple[str, str]:
     raise click.UsageError(f"{target!r} is not of the form MODULE:ATTR.{hint}")
 
 
-def _import(name: str, whole_traceback: bool) -> ModuleType:
+def _import(name: str, whole_traceback: bool | None = None) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -80,9 +83,7 @@ def _import(name: str, whole_traceback: bool) -> ModuleType:
         if whole_traceback:
             text = "".join(traceback.format_exception(error))
             click.echo(lines(without_passwords(text)), err=True)
-            hint = ""
-        else:
-            hint = " (--log-level debug shows the whole traceback)"
+        hint = " (--log-level debug shows the whole traceback)" if whole_traceback is False else ""
         cause = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         cause = without_passwords(cause)
         if isinstance(error, SystemExit):
@@ -97,16 +98,17 @@ def _is_part(missing: str | None, name: str) -> bool:
 
 def _place(error: BaseException) -> str:
     """The file and line to look at: the innermost of the user's, not of Tenure, of the importer, or
-    of what Python generates, which has no file."""
+    of what Python generates, which has no file; nor of a library, unless there is no other."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = [
-        f"{frame.filename}:{frame.lineno}"
+        frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith((_OURS, "<"))
         and f"{os.sep}importlib{os.sep}" not in frame.filename
     ]
-    return frames[-1] if frames else "an unknown place"
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "an unknown place"
 
 
 def _schedulers(module: ModuleType) -> str:

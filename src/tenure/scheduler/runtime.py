@@ -103,6 +103,7 @@ class Runtime:
         self._backend: Backend | None = None
         self._lease_backend: LeaseBackend | None = None
         self._opening: asyncio.Lock | None = None
+        self._stopping: asyncio.Lock | None = None
         self._listeners: list[tuple[str, Callable[[Fact], None]]] = [("*", log)]
         self._wrappers = self.tasks.wrappers
         self._execution: Execution | None = None
@@ -154,7 +155,8 @@ class Runtime:
             _inherited.extend([*self._backends(), self.consumers])
             self.consumers = ConsumerPlaces(self.settings.lent)
             self.thread = LoopThread()
-            self.node = self._backend = self._lease_backend = self._opening = None
+            self.node = self._backend = self._lease_backend = None
+            self._opening = self._stopping = None
             self._execution = self._telling = None
             self.observers.forget()
 
@@ -223,6 +225,13 @@ class Runtime:
         )
 
     async def stop(self, grace: float | None) -> None:
+        """A second call, such as that of a signal that comes twice, waits for the first."""
+        stopping = self._stopping = self._stopping or asyncio.Lock()
+        async with stopping:
+            await self._stop(grace)
+        self._opening = self._stopping = None  # they belong to a loop that may end now
+
+    async def _stop(self, grace: float | None) -> None:
         node, self.node = self.node, None
         await self.observers.leaving()
         if node is not None:

@@ -15,6 +15,9 @@ from django.core.management import call_command
 
 from tests.support.servers import PostgresServer
 
+TASKS = "django.tasks" if django.VERSION >= (6,) else "django_tasks"
+"""Django's own, or the package that has them for Django 5."""
+
 
 @cache
 def set_up(postgres: PostgresServer) -> None:
@@ -36,7 +39,7 @@ def set_up(postgres: PostgresServer) -> None:
             *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages")),
             "django.contrib.sessions",
             "tenure.contrib.django",
-            "django_tasks",
+            *(("django_tasks",) if TASKS == "django_tasks" else ()),
             "tests.e2e.django_project",
         ],
         MIDDLEWARE=[
@@ -53,7 +56,7 @@ def set_up(postgres: PostgresServer) -> None:
         ],
         ROOT_URLCONF="tests.e2e.django_project.urls",
         SECRET_KEY=secrets.token_hex(),
-        TASKS={"default": {"BACKEND": "django_tasks.backends.immediate.ImmediateBackend"}},
+        TASKS={"default": {"BACKEND": f"{TASKS}.backends.immediate.ImmediateBackend"}},
         TIME_ZONE="Europe/Berlin",
         USE_TZ=True,
     )

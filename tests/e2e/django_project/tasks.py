@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
-
-from django_tasks import task as django_task
 
 from tenure import cron, every
 from tenure.contrib.django import schedule, task
+from tests.e2e.django_project import TASKS
 
+django_task = import_module(TASKS).task
 executed: list[str] = []
 
 

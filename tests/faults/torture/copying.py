@@ -1,4 +1,4 @@
-"""scripts/torture copy: a cluster under load is moved from SQLite to PostgreSQL.
+"""scripts/torture copy: a cluster under load is moved from SQLite to PostgreSQL, or back.
 
 The copier is killed at every step, a leader is frozen before the handover and thawed after it.
 Each nominal time must be accounted for once across both stores.
@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.accounting import audit
-from tests.faults.moving import AFTER, BEFORE, Move
+from tests.faults.accounting import Audit, audit
+from tests.faults.moving import KILLS, Move
 from tests.faults.postgres import PostgresCluster
-from tests.faults.support import Cluster
+from tests.faults.support import Cluster, Store
 from tests.support.servers import PostgresServer
 
 SHOWN = 20
@@ -24,24 +24,41 @@ SHOWN = 20
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/torture copy", description=__doc__)
     parser.add_argument("--schedules", type=int, default=200, help="of a second each: 200")
-    schedules: int = parser.parse_args(arguments).schedules
+    parser.add_argument("--back", action="store_true", help="from PostgreSQL to a file")
+    options = parser.parse_args(arguments)
     begun, server = time.monotonic(), PostgresServer()
     with tempfile.TemporaryDirectory(prefix="tenure-torture-") as name:
-        cluster = Cluster(Path(name))
+        folder = Path(name)
         try:
-            target = PostgresCluster(Path(name), server.start())
-            Move(cluster, target.url, schedules).through()
-            found = audit(cluster.journal, target.copy())
+            server.start()
+            found = (_back if options.back else _there)(folder, server, options.schedules)
         finally:
-            cluster.end()
             server.close()
     counts = ", ".join(f"{number:,} {what}" for what, number in sorted(found.occurrences.items()))
-    kills = len(BEFORE) + len(AFTER) + 3  # and on the way to an abort
     print(
-        f"{schedules} schedules in {time.monotonic() - begun:.1f} s, copier killed {kills} times:"
-        f" {counts}; {len(found.complaints)} complaints",
+        f"{options.schedules} schedules in {time.monotonic() - begun:.1f} s, copier killed {KILLS}"
+        f" times: {counts}; {len(found.complaints)} complaints",
         flush=True,
     )
     for _, text in found.complaints[:SHOWN]:
         print(text, flush=True)
     return int(bool(found.complaints))
+
+
+def _there(folder: Path, server: PostgresServer, schedules: int) -> Audit:
+    cluster = Cluster(folder)
+    try:
+        target = PostgresCluster(folder, server)
+        Move(cluster, target.url, schedules).through()
+        return audit(cluster.journal, target.copy())
+    finally:
+        cluster.end()
+
+
+def _back(folder: Path, server: PostgresServer, schedules: int) -> Audit:
+    cluster, file = PostgresCluster(folder, server), folder / "new.db"
+    try:
+        Move(cluster, f"sqlite:///{file}", schedules).through()
+        return audit(cluster.journal, Store(file))
+    finally:
+        cluster.end()

@@ -66,13 +66,25 @@ def test_scheduler_is_found(folder: Path, target: str, kind: type) -> None:
         ("x = 1\n\ndef f(:\n", 3, "SyntaxError: invalid syntax"),
         ("import no_such_library\n", 1, "No module named 'no_such_library'"),
         ("import sys\nsys.exit('no')\n", 2, "it ended the process (SystemExit('no'))"),
+        ("import json\n\njson.loads('{')\n", 3, "JSONDecodeError"),
         ("from tenure import every\n\nevery(seconds=0)\n", 3, "it must be greater than 0"),
         ("from tenure import cron\n\ncron('61 7 * * *')\n", 3, "the minute is wrong: '61'"),
         ("import tenure\ntenure.Scheduler('mysql://x')\n", 2, "unknown URL scheme 'mysql'"),
         (TWINS, 5, "two tasks are named 'a'"),
         (WRONG_ARGUMENT, 3, "colour"),
     ],
-    ids=["name", "syntax", "import", "exit", "interval", "cron", "scheme", "twins", "argument"],
+    ids=[
+        "name",
+        "syntax",
+        "import",
+        "exit",
+        "library",
+        "interval",
+        "cron",
+        "scheme",
+        "twins",
+        "argument",
+    ],
 )
 def test_failed_import_names_module_cause_and_place(
     folder: Path, text: str, line: int, cause: str
@@ -83,6 +95,9 @@ def test_failed_import_names_module_cause_and_place(
     message = caught.value.message
     assert message.startswith(f"importing 'probe' failed at {folder}/probe.py:{line}: ")
     assert cause in message
+    assert "--log-level" not in message  # which only `tenure run` has
+    with pytest.raises(Failed, match="--log-level debug shows the whole traceback"):
+        load("probe:scheduler", whole_traceback=False)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,14 @@ def test_jobs_become_schedules_with_the_same_times() -> None:
     assert found["once"].notes[0] == "max_instances=3: give its task max_running"
 
 
+def test_the_jobs_of_an_extension_that_has_one() -> None:
+    class Extension:  # as Flask-APScheduler is
+        scheduler = BackgroundScheduler(timezone="UTC")
+
+    Extension.scheduler.add_job(sweep, "interval", hours=1, id="hourly")
+    assert over(Extension())["hourly"].entry is not None
+
+
 def test_what_cannot_be_carried_over_is_named_with_the_reason() -> None:
     jobs = BackgroundScheduler(timezone="UTC")
     jobs.add_job(lambda: None, "interval", hours=1, id="lambda")

@@ -224,7 +224,27 @@ async def test_background_scheduler_in_a_lifespan(jobs: Any) -> None:
     assert jobs.state == STATE_STOPPED
 
 
+class Extension:
+    """What has an APScheduler, as Flask-APScheduler does."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+
+
+def test_an_extension_that_has_one_is_guarded(jobs: Any) -> None:
+    ran = threading.Event()
+    jobs.add_job(ran.set, "interval", seconds=0.01)
+    guarded, leadership = under_guard(Extension(jobs))
+    with guarded:
+        assert jobs.state == STATE_STOPPED
+        leadership.gain(1)
+        until(ran.is_set)
+    assert jobs.state == STATE_STOPPED
+
+
 def test_what_cannot_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not a scheduler of APScheduler 3"):
+        guard(Extension(None), "memory://")
     with pytest.raises(ConfigError, match="BackgroundScheduler"):
         guard(BlockingScheduler(), "memory://")
     with pytest.raises(ConfigError, match="async with"):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from celery.beat import BeatLazyFunc
+from celery.apps.beat import Beat
+from celery.beat import BeatLazyFunc, Service
 from celery.schedules import crontab
 from kombu.exceptions import OperationalError
 
@@ -159,6 +160,27 @@ def test_wrong_settings_are_refused_before_anything_starts(
     app.conf.update(change)
     with pytest.raises(ConfigError, match=said):
         BeatScheduler(app)
+
+
+def test_in_djangos_settings_the_names_begin_as_celerys_own_do() -> None:
+    class Settings:
+        CELERY_BEAT_SCHEDULE: Any = {"often": {"task": "a", "schedule": 10}}  # noqa: RUF012
+        CELERY_TENURE_URL = "sqlite:///of-django.db"
+        CELERY_TENURE_POLICIES: Any = {"often": {"catch_up": "all"}}  # noqa: RUF012
+        CELERY_TENURE_OPTIONS: Any = {"namespace": "shop"}  # noqa: RUF012
+
+    app = Celery("proj", set_as_current=False)
+    app.config_from_object(Settings, namespace="CELERY")
+    scheduler = entries(app)
+    assert (scheduler.url, scheduler.namespace) == ("sqlite:///of-django.db", "shop")
+    assert scheduler.tasks["often"].policy.catch_up == CatchUp.ALL
+
+
+def test_the_configuration_may_name_it_as_the_option_does() -> None:
+    app = Recorded()
+    app.conf.beat_scheduler = "tenure"
+    named = Beat(app=app, quiet=True).scheduler_cls
+    assert type(Service(app, scheduler_cls=named).get_scheduler(lazy=True)) is BeatScheduler
 
 
 def test_a_beat_looks_often_for_what_a_killed_one_did_not_send() -> None:

@@ -28,7 +28,7 @@ def apscheduler(target: str, delivery: Delivery) -> None:
     Examples:
       tenure import apscheduler app:jobs --dry-run
       tenure import apscheduler app:jobs \\
-        --write schedules.jsonl --stub tasks.py
+        --write schedules.jsonl --stub job_tasks.py
     """
     try:
         from tenure.contrib.apscheduler.move import carried

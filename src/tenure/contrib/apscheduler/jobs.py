@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from apscheduler.jobstores.memory import MemoryJobStore
+from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.util import undefined
 
 from tenure.errors import ConfigError
@@ -37,10 +38,18 @@ class Job:
     unreadable: str | None = None
 
 
+def own_scheduler(given: Any) -> Any:
+    """APScheduler's own; of Flask-APScheduler, and others that wrap one, what they have as
+    `scheduler`."""
+    for found in (given, getattr(given, "scheduler", None)):
+        if isinstance(found, BaseScheduler):
+            return found
+    raise ConfigError(f"{given!r} is not a scheduler of APScheduler 3.")
+
+
 def read_jobs(scheduler: Any) -> list[Job]:
     """All its jobs, those of its job stores included. Nothing is written, started or restored."""
-    if getattr(scheduler, "_jobstores", None) is None or not hasattr(scheduler, "_pending_jobs"):
-        raise ConfigError(f"{scheduler!r} is not a scheduler of APScheduler 3.")
+    scheduler = own_scheduler(scheduler)
     if scheduler.running:
         raise ConfigError(
             "this APScheduler is running, and its jobs may change meanwhile: give one that was not"

@@ -21,6 +21,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_PAUSED, STATE_STOPPED
 from apscheduler.schedulers.blocking import BlockingScheduler
 
+from tenure.contrib.apscheduler.jobs import own_scheduler
 from tenure.errors import ConfigError
 from tenure.leases.keeping import Keeping
 from tenure.leases.lease import Lease
@@ -45,7 +46,8 @@ def guard(
     """Let an APScheduler run in one process at a time. Do not start it yourself.
 
     Args:
-        scheduler: an `AsyncIOScheduler` or a `BackgroundScheduler`, with its jobs.
+        scheduler: an `AsyncIOScheduler` or a `BackgroundScheduler`, with its jobs; or what has one,
+            such as Flask-APScheduler's.
         leases: the store's URL, as for `Leases`, or a `Leases` that you have.
         name: of the lease. Schedulers with different jobs need different names.
         ttl: how long others wait for a process that is frozen or cut off.
@@ -54,6 +56,7 @@ def guard(
             awaited on the loop of `async with`.
         on_stop: called when it no longer does, after the jobs are paused or shut down.
     """
+    scheduler = own_scheduler(scheduler)
     own = None if isinstance(leases, Leases) else Leases(leases, namespace=namespace)
     chosen = leases if isinstance(leases, Leases) else own
     made = Guard(scheduler, chosen, own, name, Keeping(ttl, heartbeat))
