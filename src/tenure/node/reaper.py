@@ -229,9 +229,8 @@ class Reaper(Service):
         stop, full = self.clock.monotonic() + PRUNE_FOR, True
         while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
             size = self._pruning_audit.size
-            pruned = await self._in_time(
-                self._pruning_audit, self._audit.prune(fence, self.settings.retention, size)
-            )
+            pruning = self._audit.prune(fence, self.settings.retention, size)
+            pruned = await self._pruning_audit.take(size, pruning, self.clock)
             full = pruned >= size
 
     async def _forget_leases(self, prefix: str) -> None:

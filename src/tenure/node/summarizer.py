@@ -11,7 +11,6 @@ import asyncio
 
 from tenure.backends.base import SummaryStore
 from tenure.errors import Fenced
-from tenure.model import Advanced, Fence
 from tenure.node.batch_size import Portion
 from tenure.node.elector import Mandate
 from tenure.node.service import Service, Surroundings
@@ -42,7 +41,9 @@ class Summarizer(Service):
         if fence is None:
             return None  # the elector wakes us
         try:
-            advanced = await self._advance(fence)
+            size = self._portion.size
+            advancing = self._summaries.advance(fence, size, self._lag)
+            advanced = await self._portion.take(size, advancing, self.clock)
             if not advanced.more and begun - self._pruned_at >= PRUNE_EVERY:
                 async with asyncio.timeout(self.settings.call_timeout):
                     await self._summaries.prune(fence, self.settings.retention)
@@ -51,16 +52,3 @@ class Summarizer(Service):
             self._mandate.deposed(fence)
             return None
         return (self.clock.monotonic() - begun) * PAUSE if advanced.more else EVERY
-
-    async def _advance(self, fence: Fence) -> Advanced:
-        size, begun = self._portion.size, self.clock.monotonic()
-        try:
-            async with asyncio.timeout(self.settings.call_timeout):
-                advanced = await self._summaries.advance(fence, size, self._lag)
-        except Fenced:
-            raise
-        except Exception:
-            self._portion.failed(size)
-            raise
-        self._portion.done(size, self.clock.monotonic() - begun)
-        return advanced
