@@ -7,7 +7,7 @@ So the next one is smaller, whatever the reason was, until it fits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tenure.errors import Fenced
@@ -35,12 +35,12 @@ class Portion:
         if tried >= self.size and seconds < QUICK * self._limit:
             self.size = min(self.most, 2 * self.size)
 
-    async def take(self, tried: int, call: Awaitable[T], clock: Clock) -> T:
-        """Await a call that handles so many rows, no longer than the limit, and learn from it."""
+    async def take(self, tried: int, call: Callable[[], Awaitable[T]], clock: Clock) -> T:
+        """Make a call that handles so many rows, within the limit, and learn from it."""
         begun = clock.monotonic()
         try:
             async with asyncio.timeout(self._limit):
-                done = await call
+                done = await call()
         except Fenced:
             raise
         except Exception:

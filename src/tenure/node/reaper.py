@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from tenure.backends.base import FREE_AFTER, Stores, unread_kept
 from tenure.errors import Fenced
@@ -154,7 +155,8 @@ class Reaper(Service):
     async def _recover(self, fence: Fence, node: str) -> bool:
         """Give some of its runs to others; True if those were the last."""
         size = self._recovering.size
-        recovering = self._runs.recover(fence, node, self.settings.max_crashes, size)
+        most = self.settings.max_crashes
+        recovering = partial(self._runs.recover, fence, node, most, size)
         done = await self._recovering.take(size, recovering, self.clock)
         count = done.rerun + done.lost + done.cancelled
         if count:
@@ -172,7 +174,7 @@ class Reaper(Service):
                 if not self._trusts(await self._store_now(), self.clock.monotonic()):
                     return False
             size = self._pruning.size
-            pruning = self._runs.prune(fence, self.settings.retention, size)
+            pruning = partial(self._runs.prune, fence, self.settings.retention, size)
             pruned = await self._pruning.take(size, pruning, self.clock)
             full = pruned.count >= size
             if full:
@@ -219,7 +221,7 @@ class Reaper(Service):
         full = True
         while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
             size = self._pruning_events.size
-            trimming = self._events.trim(fence, retention, unread_after, size)
+            trimming = partial(self._events.trim, fence, retention, unread_after, size)
             pruned = await self._pruning_events.take(size, trimming, self.clock)
             if pruned.unread:
                 self.facts.tell(EventsDropped(pruned.unread, unread_after))
@@ -229,7 +231,7 @@ class Reaper(Service):
         stop, full = self.clock.monotonic() + PRUNE_FOR, True
         while full and self._mandate.leading == fence and self.clock.monotonic() < stop:
             size = self._pruning_audit.size
-            pruning = self._audit.prune(fence, self.settings.retention, size)
+            pruning = partial(self._audit.prune, fence, self.settings.retention, size)
             pruned = await self._pruning_audit.take(size, pruning, self.clock)
             full = pruned >= size
 

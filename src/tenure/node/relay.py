@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from tenure.backends.base import EVENTS, REPLAYS, Stores
@@ -223,7 +224,8 @@ class RelayService(Service):
         more = delivery.ready >= self._relay.batch or await self._read_new()
         for held, last, limit in delivery.wants(self.clock.monotonic()).lanes:
             size = min(limit, self._of_lanes.size)
-            reading = self._store.read_lane(topics, held.lane, held.position, last, size)
+            lane = topics, held.lane, held.position, last, size
+            reading = partial(self._store.read_lane, *lane)
             delivery.add_lane(held.lane, await self._of_lanes.take(size, reading, self.clock))
         return more
 
@@ -246,7 +248,7 @@ class RelayService(Service):
         wanted = self._delivery.wants(self.clock.monotonic())
         room = min(wanted.room, self._portion.size)
         if self._ahead is None and room > 0:
-            reading = self._store.read(self._relay.topics, wanted.after, room)
+            reading = partial(self._store.read, self._relay.topics, wanted.after, room)
             events = asyncio.ensure_future(self._portion.take(room, reading, self.clock))
             self._ahead = _Ahead(wanted.after, room, events)
 

@@ -8,6 +8,7 @@ took, so that other users of the store hardly notice a long history.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from tenure.backends.base import SummaryStore
 from tenure.errors import Fenced
@@ -42,7 +43,7 @@ class Summarizer(Service):
             return None  # the elector wakes us
         try:
             size = self._portion.size
-            advancing = self._summaries.advance(fence, size, self._lag)
+            advancing = partial(self._summaries.advance, fence, size, self._lag)
             advanced = await self._portion.take(size, advancing, self.clock)
             if not advanced.more and begun - self._pruned_at >= PRUNE_EVERY:
                 async with asyncio.timeout(self.settings.call_timeout):
