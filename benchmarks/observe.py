@@ -48,7 +48,7 @@ while True:
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
-    count, rounds = (200, 1) if quick else (10_000, 6)
+    count, rounds, bursts = (200, 1, 1) if quick else (10_000, 6, BURSTS)
     figures: list[Figure] = []
     for kind in ("fired", "executed"):
         off: list[tuple[float, float]] = []
@@ -56,7 +56,7 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
         for number in range(1, rounds + 1):
             for observed in (False, True) if number % 2 else (True, False):
                 with store.fresh() as url:
-                    (on if observed else off).append(_measure(url, count, kind, observed))
+                    (on if observed else off).append(_measure(url, count, kind, observed, bursts))
             speeds = f"{off[-1][0]:,.0f} a second, observed {on[-1][0]:,.0f}"
             say(f"{number} of {rounds}, {kind}: {speeds}")
         pairs = [100 * mine[0] / plain[0] for mine, plain in zip(on, off, strict=True)]
@@ -72,10 +72,10 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     return figures
 
 
-def _measure(url: str, count: int, kind: str, observed: bool) -> tuple[float, float]:
+def _measure(url: str, count: int, kind: str, observed: bool, bursts: int) -> tuple[float, float]:
     """How many a second, and seconds of the processor."""
     port = free_port() if observed else None
-    options = json.dumps({"url": url, "count": count, "kind": kind, "port": port})
+    options = json.dumps({"url": url, "count": count, "kind": kind, "port": port, "often": bursts})
     scraper = port and subprocess.Popen([sys.executable, "-c", SCRAPE, str(port)])
     try:
         done = subprocess.run(
@@ -92,13 +92,13 @@ def _measure(url: str, count: int, kind: str, observed: bool) -> tuple[float, fl
             scraper.wait()
             release_port(port)
     took, used = json.loads(done.stdout.splitlines()[-1])
-    return BURSTS * count / took, used
+    return bursts * count / took, used
 
 
 def work() -> None: ...
 
 
-def measure(url: str, count: int, kind: str, port: int | None) -> tuple[float, float]:
+def measure(url: str, count: int, kind: str, port: int | None, often: int) -> tuple[float, float]:
     """Seconds from due until the last is fired, or its result recorded, of all bursts together; and
     those that the processor worked for it."""
     given: dict[str, Any] = {} if port is None else {"health": f"127.0.0.1:{port}"}
@@ -106,7 +106,7 @@ def measure(url: str, count: int, kind: str, port: int | None) -> tuple[float, f
     scheduler.task(work)
     # When all have been added, and the node has been quiet for a while.
     due = datetime.now(UTC) + timedelta(seconds=2 + count / 2_500)
-    bursts = [due + timedelta(seconds=n * GAP[kind]) for n in range(BURSTS)]
+    bursts = [due + timedelta(seconds=n * GAP[kind]) for n in range(often)]
     done, ended, took = threading.Event(), 0, 0.0
 
     def recorded(fact: Fact) -> None:

@@ -56,10 +56,6 @@ AHEAD = 4
 AHEAD_FOR = 0.1
 """If they get no slot within so many seconds, they are given back."""
 NO_ROOM = "its node had no room for it; it waits for another"
-LOOP_ENDED = (
-    "The loop of the application has ended, and its AsyncScheduler was not stopped: this node"
-    " executes nothing more. Use `async with scheduler`, `lifespan`, or `await scheduler.stop()`."
-)
 _logger = logging.getLogger("tenure.node")
 
 
@@ -386,7 +382,7 @@ class Worker(Service):
             return error
         if not self._stopping:
             self._stopping = True
-            _logger.error(LOOP_ENDED)
+            _logger.error("%s", error)
         self._give_back(STOPPED)
         return NotBegun()
 

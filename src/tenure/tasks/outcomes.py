@@ -79,6 +79,13 @@ class NotBegun(Exception):
 class LoopEnded(Exception):
     """The loop on which it was to be executed is closed: this process cannot execute it."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "The loop of the application has ended, and its AsyncScheduler was not stopped: this"
+            " node executes nothing more. Use `async with scheduler`, `lifespan`, or `await"
+            " scheduler.stop()`."
+        )
+
 
 class Interrupted(Exception):
     """Its coroutine was cancelled, but not by Tenure: its loop ends, or it did that itself."""
