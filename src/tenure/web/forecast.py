@@ -32,9 +32,9 @@ ZONES = 40
 FRESH = 60.0
 SHARE = 20
 """A forecast lasts so many times as long as it took to make."""
-BUSY = 0.02
-"""Seconds between two pauses, so that other requests are answered meanwhile. Most schedules take
-far less, and some a hundred times as long to read."""
+BUSY = 0.002
+"""Seconds between two pauses, so that other requests are answered meanwhile: each of them goes
+round the loop some dozen times. Most schedules take far less, and some a hundred times as long."""
 
 
 @dataclass(frozen=True, slots=True)
