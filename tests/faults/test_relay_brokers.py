@@ -24,6 +24,11 @@ THOSE_THAT_WAIT = """
 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 END_THOSE_THAT_WAIT = f"SELECT pg_terminate_backend(pid) {THOSE_THAT_WAIT}"
+OTHERS = """
+SELECT 1 FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend'
+AND pid NOT IN (pg_backend_pid(), %s)
+"""
 
 
 @pytest.fixture
@@ -119,16 +124,25 @@ def test_relay_to_kafka_that_is_killed_between_send_and_acknowledgement(
         ids = emit(cluster, range(10))
         until(lambda: len(_records(brokers)) == 10, "the first events")
         until(lambda: ask(cluster, "events", "relays")[0]["unread"] == 0, "what is stored")
-        with psycopg.connect(cluster.url) as line:
+        with (
+            psycopg.connect(cluster.url) as line,
+            # A transaction would go on seeing the sessions that there were at its first look.
+            psycopg.connect(cluster.url, autocommit=True) as look,
+        ):
             line.execute("SELECT FROM tenure.relay FOR UPDATE")  # nothing can be acknowledged
             ids += emit(cluster, range(10, 20))
             until(lambda: len(_records(brokers)) > 10, "what is confirmed")
             until(
-                lambda: line.execute(f"SELECT 1 {THOSE_THAT_WAIT}").fetchall(), "it is to be stored"
+                lambda: look.execute(f"SELECT 1 {THOSE_THAT_WAIT}").fetchall(), "it is to be stored"
             )
             first.kill()
-            # The server would still execute what it was sent before.
-            until(lambda: not line.execute(END_THOSE_THAT_WAIT).fetchall(), "its sessions to end")
+
+            def ended() -> bool:
+                """The server would still execute what it was sent before."""
+                look.execute(END_THOSE_THAT_WAIT)
+                return not look.execute(OTHERS, [line.info.backend_pid]).fetchall()
+
+            until(ended, "its sessions to end")
         assert ask(cluster, "events", "relays")[0]["unread"] == 10
         relaying(cluster, "second", relay)
         ids += emit(cluster, range(20, 30))
