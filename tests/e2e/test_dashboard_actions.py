@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Route, ViewportSize, expect
 
 from tenure.model import Result, RunState
 from tenure.web.reading import Reader, Store
@@ -146,6 +146,69 @@ def test_page_says_that_the_store_is_in_trouble_and_goes_on_after_it(
         rename("tenure_lease_away", "tenure_lease")
         expect(page.locator("#live")).to_have_text("live", timeout=WAIT)
         expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_click_counts_though_the_page_changes_between_press_and_release(browser: Browser) -> None:
+    with (
+        filled(allow_changes=True) as (_, address),
+        watched(browser, address) as page,
+        held_back(page) as (wait, let_go),
+    ):
+        page.goto(f"{address}events")
+        wait()
+        page.get_by_role("button", name="Send again", exact=True).hover()
+        page.mouse.down()
+        let_go()
+        page.mouse.up()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.get_by_role("button", name="Leave it").click()
+        expect(page.locator("#parked[data-was]")).to_be_visible()  # and now it is up to date
+        expect(page.locator("#live")).to_have_text("live")
+
+
+def test_text_that_is_marked_stays_so_and_the_page_says_what_waits_for_it(browser: Browser) -> None:
+    with (
+        filled() as (_, address),
+        watched(browser, address) as page,
+        held_back(page) as (wait, let_go),
+    ):
+        page.goto(f"{address}events")
+        wait()
+        page.evaluate("getSelection().selectAllChildren(document.getElementById('log'))")
+        let_go()
+        expect(page.locator("#live")).to_have_text("partly paused")
+        assert page.locator("#groups[data-was]").count() == 1
+        assert page.locator("#log[data-was]").count() == 0
+        assert "DayEnded" in page.evaluate("getSelection().toString()")
+        page.evaluate("getSelection().removeAllRanges()")
+        expect(page.locator("#log[data-was]")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("live")
+
+
+@contextmanager
+def held_back(page: Page) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """What a page asks for, to replace its sections: wait until it does, and let it have that."""
+    held = list[Route]()
+
+    def hold(route: Route) -> None:
+        if "tenure-fragment" in route.request.headers:
+            held.append(route)
+        else:
+            route.continue_()
+
+    def wait() -> None:
+        while not held:
+            page.wait_for_timeout(10)
+
+    def let_go() -> None:
+        page.unroute("**/events", hold)
+        with page.expect_response(lambda response: response.request == held[0].request) as done:
+            held[0].continue_()
+        done.value.finished()
+        page.wait_for_timeout(100)  # for what the page does with it
+
+    page.route("**/events", hold)
+    yield wait, let_go
 
 
 def test_past_and_future_open_at_now_on_a_phone(browser: Browser) -> None:

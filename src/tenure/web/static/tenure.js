@@ -9,8 +9,10 @@ const apart = document.body.dataset.now ? Date.parse(document.body.dataset.now) 
 const ahead = Math.abs(apart) > 2000 ? apart : 0;
 const SILENT = 20_000;
 const SETTLE = 250;
+const PRESS = 3000;
 
 let source = null, lastHeard = 0, refreshing = false, again = false, timer = null, lostAt = null;
+let pressedAt = -Infinity, kept = [];
 
 const live = document.getElementById("live");
 const banner = document.getElementById("banner");
@@ -31,7 +33,7 @@ function lost() {
 function heard() {
   lastHeard = Date.now();
   lostAt = null;
-  show("live", "live");
+  show("live", kept.length ? "partly paused" : "live");
 }
 
 function connect() {
@@ -60,25 +62,29 @@ function disconnect() { source?.close(); source = null; }
 function soon() { clearTimeout(timer); timer = setTimeout(refresh, SETTLE); }
 
 async function refresh() {
-  if (refreshing) { again = true; return; }
+  if (refreshing || isPressed()) { again = true; return; }
   refreshing = true;
   try {
     const answer = await fetch(location.href, { headers: { "Tenure-Fragment": "1" }, credentials: "same-origin" });
     if (answer.redirected) { location.reload(); return; }
     if (!answer.ok) return;
-    place(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (isPressed()) again = true;
+    else place(fresh);
   } catch {
     lost();
   } finally {
     refreshing = false;
-    if (again) { again = false; soon(); }
+    catchUp();
   }
 }
 
 function place(fresh) {
+  kept = [];
   for (const old of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(old.id);
-    if (!next || next.innerHTML === old.dataset.was || isUsed(old)) continue;
+    if (!next || next.innerHTML === old.dataset.was) continue;
+    if (isUsed(old)) { kept.push(old); continue; }
     const was = next.innerHTML;
     for (const details of old.querySelectorAll("details[open]")) {
       const same = details.id && next.querySelector(`#${CSS.escape(details.id)}`);
@@ -91,12 +97,28 @@ function place(fresh) {
     next.querySelectorAll(".scroll").forEach((box, n) => { box.scrollLeft = scrolled[n] ?? 0; });
     if (focused) document.getElementById(focused)?.focus();
   }
+  if (live?.dataset.state === "live") heard();
 }
 
-// Somebody writes, chooses or reads a dialog there: it is not pulled away.
+// What had to wait for you to let go, or to be done with a section.
+function catchUp() {
+  if (kept.length && !kept.some(isUsed)) { kept = []; again = true; }
+  if (again && !refreshing && !isPressed()) { again = false; soon(); }
+}
+
+// A press and its release are a click only if the same element is still there. Not every release is
+// told (a scrollbar's, a system's shortcut), so a press ends by itself too.
+function isPressed() { return performance.now() - pressedAt < PRESS; }
+function release() { pressedAt = -Infinity; catchUp(); }
+for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => { pressedAt = performance.now(); }, true);
+for (const name of ["pointerup", "pointercancel", "keyup"]) addEventListener(name, release, true);
+addEventListener("blur", release);
+
+// Where you write, choose, mark a text to copy it or read a dialog, nothing is pulled away.
 function isUsed(section) {
-  const active = document.activeElement;
+  const active = document.activeElement, marked = getSelection();
   return Boolean(section.querySelector("dialog[open], :checked:not(option)"))
+    || (!marked.isCollapsed && marked.containsNode(section, true))
     || (section.contains(active) && active.matches("input, select, textarea"));
 }
 
@@ -123,6 +145,7 @@ function count() {
 
 setInterval(() => {
   count();
+  catchUp();
   if (source && Date.now() - lastHeard > SILENT) { lost(); disconnect(); connect(); }
 }, 1000);
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
