@@ -189,9 +189,10 @@ def test_text_that_is_marked_stays_so_and_the_page_says_what_waits_for_it(browse
 def held_back(page: Page) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
     """What a page asks for, to replace its sections: wait until it does, and let it have that."""
     held = list[Route]()
+    holds = True
 
     def hold(route: Route) -> None:
-        if "tenure-fragment" in route.request.headers:
+        if holds and "tenure-fragment" in route.request.headers:
             held.append(route)
         else:
             route.continue_()
@@ -201,7 +202,8 @@ def held_back(page: Page) -> Iterator[tuple[Callable[[], None], Callable[[], Non
             page.wait_for_timeout(10)
 
     def let_go() -> None:
-        page.unroute("**/events", hold)
+        nonlocal holds
+        holds = False
         with page.expect_response(lambda response: response.request == held[0].request) as done:
             held[0].continue_()
         done.value.finished()
