@@ -73,8 +73,10 @@ class Move:
         # The last one finds all done.
         done = self.copy(*((step, False) for step in AFTER), (None, False))
         left = self._recorded()
-        self.node("new-1", self._target)
-        self.node("new-2", self._target)
+        for who in ("new-1", "new-2"):
+            self.node(who, self._target)
+        for who in ("new-1", "new-2"):
+            self._journal.fact("node.started", who)
         self.fires(done, "new-1", "new-2")
         thawed = frozen.thaw()
         self._journal.unavailable("was moved to", frozen.who, thawed)

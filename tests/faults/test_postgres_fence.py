@@ -194,7 +194,7 @@ async def test_a_session_that_calls_itself_an_old_leader_is_no_concern(
 
 
 @both_ways
-@waits_it_out
+@pytest.mark.parametrize("limit", [2 * SHORT])  # four look at the same time
 async def test_who_keeps_the_fence_is_named_and_firing_goes_on_afterwards(
     url: str, backend: PostgresBackend
 ) -> None:
