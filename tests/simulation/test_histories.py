@@ -7,7 +7,7 @@ import pytest
 from tenure.testing.simulation import check, simulate
 from tenure.testing.simulation.summary import Summary
 
-HISTORIES = {"memory": 300, "sqlite": 120}
+HISTORIES = {"memory": 200, "sqlite": 80}
 CHUNK = {"memory": 25, "sqlite": 10}
 CHUNKS = [
     (store, first) for store, many in HISTORIES.items() for first in range(0, many, CHUNK[store])
