@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -80,5 +81,6 @@ def to_micros(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
+@lru_cache(maxsize=16_384)  # many schedules are due at the same time, and their runs claimed
 def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Protocol, TypeVar, cast
@@ -48,6 +49,7 @@ When = Callable[[Any], datetime]
 Word = TypeVar("Word", bound=StrEnum)
 
 
+@lru_cache(maxsize=256, typed=True)
 def word(kind: type[Word], value: Any) -> Word:
     """The stored word. One that this code does not know, because newer code wrote it or the row
     was edited by hand, is kept as it is, so that the other rows can be shown."""
@@ -260,7 +262,7 @@ def _shown(value: Any) -> str:
 
 
 def _moment(value: Any, when: When) -> datetime | None:
-    return _maybe(value, when) if _is_moment(value, when) else None
+    return None if value is None or not _is_moment(value, when) else when(value)
 
 
 _NUMBER = (int, float)
