@@ -88,11 +88,14 @@ STEPS = {
             "SEARCH o USING PRIMARY KEY (schedule_uid=? AND kind=? AND key=?)",
             f"SEARCH r {QUEUE} (namespace=? AND lock=?)",
             f"SEARCH r {LOCK}",
+            f"SEARCH c {LOCK}",
+            f"SEARCH o {QUEUE} (namespace=? AND lock=? AND ready=? AND task=? AND priority>?)",
         ],
         "skip_later_firings": [
             "SCAN tenure_firing",
             "USE TEMP B-TREE FOR GROUP BY",
             "SCAN tenure_firing",
+            f"SEARCH s {KEY}",
             "SEARCH first USING AUTOMATIC INDEX (lock=?)",
         ],
         "due": [f"{SCHEDULES} INDEX tenure_schedule_due {DUE}"],
@@ -118,16 +121,15 @@ STEPS = {
             f"{SCHEDULES} INDEX tenure_schedule_due {DUE}",
             "USE TEMP B-TREE FOR ORDER BY",  # of what was found
         ],
-        "insert_runs": [
-            "SCAN f",
-            f"SEARCH s {KEY}",
+        "nobody": [
+            "SCAN CONSTANT ROW",
             f"{RUNS} INDEX {WAITING} (namespace=?)",
             f"{SCHEDULES} INDEX {TENANT} (namespace=? AND tenant>?)",
-            f"SEARCH c {LOCK}",
-            f"SEARCH o {QUEUE} (namespace=? AND lock=? AND ready=? AND task=? AND priority>?)",
         ],
+        "insert_runs": ["SCAN f", f"SEARCH s {KEY}"],
         "put_behind": [
-            "SCAN tenure_firing",
+            "SCAN f",
+            f"SEARCH s {KEY}",
             "USE TEMP B-TREE FOR ORDER BY",
             "SCAN queued",
             f"SEARCH tenure_firing {KEY}",
@@ -278,6 +280,7 @@ STEPS = {
         "insert": [
             "SCAN CONSTANT ROW",
             "SCAN s",  # that row
+            "SCAN CONSTANT ROW",
             f"{RUNS} INDEX {WAITING} (namespace=?)",
             f"{SCHEDULES} INDEX {TENANT} (namespace=? AND tenant>?)",
             f"SEARCH c {LOCK}",

@@ -130,7 +130,7 @@ STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
     "of what comes at once the last is marked": (
         schedules,
         "put_behind",
-        ("ORDER BY due, n", "ORDER BY due DESC, n DESC"),
+        ("ORDER BY f.due, f.n", "ORDER BY f.due DESC, f.n DESC"),
         {},
         "found",
     ),
@@ -143,15 +143,15 @@ STATEMENTS: dict[str, tuple[Any, str, tuple[str, str], dict[str, Any], str]] = {
     ),
     "what is fired is not marked": (
         schedules,
-        "insert_runs",
-        ("WHEN f.skips THEN 1", "WHEN f.skips THEN 0"),
+        "judge_firings",
+        ("s.target <> 'task' THEN 0", "s.target <> 'task' THEN s.overlap = 'skip'"),
         {},
         "found",
     ),
     "what queues is not marked": (
         schedules,
-        "insert_runs",
-        ("ELSE NOT EXISTS", "WHEN true THEN 0 ELSE NOT EXISTS"),
+        "judge_firings",
+        ("ELSE NOT (NOT EXISTS", "WHEN true THEN 1 ELSE NOT (NOT EXISTS"),
         {},
         "found",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from tenure.backends.shared.schedule_turns import MOST_TENANTS, Turns, in_turn
@@ -18,11 +18,11 @@ from tenure.process.clock import EPOCH, Clock, from_micros, to_micros
 def statements() -> dict[str, str]:
     """Those of schedules."""
     sql = dict(load("tenure.backends.sqlite", "sql/schedules.sql"))
-    tenant, first = sql.pop("tenant"), sql.pop("first")
+    tenant, first = sql.pop("tenant").replace("{nobody}", sql["nobody"]), sql.pop("first")
     return {
         name: text.replace("{tenant}", tenant)
         .replace("{first}", first)
-        .replace("{due}", "f.due" if name == "insert_runs" else ":now")
+        .replace("{due}", "tenure_firing.due" if name == "judge_firings" else ":now")
         for name, text in sql.items()
     }
 
@@ -67,24 +67,34 @@ class DueSchedules:
         return in_turn(batch, [[_read(row) for row in rows] for rows in groups], limit)
 
 
-# Cached, because many schedules are due at the same time.
-_moment = lru_cache(maxsize=16_384)(from_micros)
-
-
 def _read(row: Sequence[Any]) -> DueSchedule:
-    uid, name, version, trigger, next_nominal, next_due, catch_up, overlap, lock, limit, grace = (
-        row[:11]
-    )
+    (
+        uid,
+        name,
+        version,
+        trigger,
+        next_nominal,
+        next_due,
+        catch_up,
+        overlap,
+        lock,
+        limit,
+        grace,
+        begins,
+        payload,
+        tenant,
+        target,
+    ) = row  # all at once: to ask a row for one after the other takes longer
     try:
-        due = _moment(next_due)
+        due = from_micros(next_due)
     except (TypeError, OverflowError):
         due, trigger = EPOCH, f"next_due={next_due!r}"
     nominal = due if next_nominal == next_due else time_of(next_nominal)
     if nominal is None and next_nominal is not None:
         trigger = f"next_nominal={next_nominal!r}"  # unreadable: the leader sets it aside for that
-    began = None if next_nominal is not None else time_of(row[11])
+    began = None if next_nominal is not None else time_of(begins)
     plan = uid, name, version, trigger, nominal, due, catch_up, overlap, lock, limit, grace, began
-    return DueSchedule(*plan, row[12] or 0, row[13], row[14])
+    return DueSchedule(*plan, payload or 0, tenant, target)
 
 
 def time_of(micros: int | None) -> datetime | None:

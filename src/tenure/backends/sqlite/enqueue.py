@@ -14,8 +14,9 @@ from tenure.process.clock import to_micros
 def _statements() -> dict[str, str]:
     parts = load("tenure.backends.sqlite", "sql/schedules.sql")
     first = parts["first"].replace("{due}", ":due")
+    tenant = parts["tenant"].replace("{nobody}", parts["nobody"])
     sql = load("tenure.backends.sqlite", "sql/enqueue.sql")
-    insert = sql["insert"].replace("{tenant}", parts["tenant"]).replace("{first}", first)
+    insert = sql["insert"].replace("{tenant}", tenant).replace("{first}", first)
     return {**sql, "insert": insert, "last_run": parts["last_run"]}
 
 

@@ -23,7 +23,8 @@ def rows(firings: Sequence[Firing]) -> tuple[list[tuple[object, ...]], list[tupl
         simple = missed is None and trigger is None and next_due is next_nominal
         if simple and len(occurrences) == 1 and occurrences[0] == (expected, expected):
             n += 1
-            plain.append((n, uid, version, _micros(expected), _micros(next_nominal), target))
+            moment, later = _micros(expected), _micros(next_nominal)
+            plain.append((n, uid, version, moment, moment, moment, later, later, target))
             continue
         stretch = _NOTHING if missed is None else _stretch(missed)
         plan = _micros(next_nominal), _micros(next_due), trigger, len(occurrences) > 1, target

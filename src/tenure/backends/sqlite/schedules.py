@@ -142,9 +142,9 @@ class SQLiteSchedules:
         traceparent: str | None = None,
     ) -> Fired:
         plain, others = rows(firings)
-        emits = any(firing.target == "event" for firing in firings)
+        emits = "event" in {firing.target for firing in firings}
         ends = [firing.uid for firing in firings if firing.put_away]
-        anchors = any(firing.trigger is not None for firing in firings)
+        anchors = others and any(firing.trigger is not None for firing in firings)
 
         def prepare(c: sqlite3.Connection) -> None:
             if not firings:
@@ -176,14 +176,14 @@ class SQLiteSchedules:
             (base,) = c.execute(_sql["last_run"]).fetchone()
             values = self._named(now=now, term=fence.term, base=base, overlap=OVERLAP)
             values |= {"traceparent": traceparent, "ended": ENDED, "ends": json.dumps(ends)}
-            events = ("insert_events",) if emits else ()
+            (values["nobody"],) = c.execute(_sql["nobody"], values).fetchone()
+            c.execute(_sql["judge_firings"], values)
+            meet = c.execute(_sql["may_meet"]).fetchone() is not None
             for statement in (
-                "judge_firings",
-                "skip_later_firings",
-                "put_behind",
-                "insert_missed",
+                *(("skip_later_firings", "put_behind") if meet else ()),
+                *(("insert_missed",) if others else ()),
                 "insert_runs",
-                *events,
+                *(("insert_events",) if emits else ()),
                 "insert_occurrences",
                 "move_on",
                 *(("anchor_fired",) if anchors else ()),

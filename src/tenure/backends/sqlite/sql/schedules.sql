@@ -152,9 +152,7 @@ CREATE TEMP TABLE IF NOT EXISTS tenure_firing (
     target TEXT,
     state TEXT,
     lock TEXT,                          -- NULL unless other rows may have the same
-    task TEXT, priority INTEGER,
-    skips INTEGER,
-    behind INTEGER                      -- does another row go first?
+    behind INTEGER                      -- does another run of its lock key go first?
 );
 
 -- name: put_firing
@@ -166,13 +164,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: put_plain_firing
 -- Nearly all firings are like this: one occurrence, on time, without jitter.
 INSERT INTO temp.tenure_firing (n, uid, version, expected, nominal, due, next_nominal, next_due, target)
-SELECT n, uid, version, nominal, nominal, nominal, later, later, target
-FROM (SELECT ? AS n, ? AS uid, ? AS version, ? AS nominal, ? AS later, ? AS target);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: judge_firings
 -- A firing whose schedule is not due, or has changed since it was planned, gets no state: it is stale.
 -- The plus signs make SQLite find schedules by their primary key. By the index on due times it would compare
--- every firing with all that is due.
+-- every firing with all that is due. With overlap=skip there is no earlier run, or it is skipped: so it is ready.
 UPDATE temp.tenure_firing SET state = CASE
     WHEN nominal IS NULL THEN 'moved'
     WHEN EXISTS (
@@ -190,13 +187,15 @@ UPDATE temp.tenure_firing SET state = CASE
     ELSE 'fired' END,
     lock = CASE WHEN s.overlap <> 'allow' AND s.target = 'task' AND (several OR s.lock <> 'schedule:' || s.uid)
         THEN s.lock END,
-    task = CASE WHEN several OR s.lock <> 'schedule:' || s.uid THEN s.task END,
-    priority = s.priority,
-    skips = s.overlap = 'skip'
+    behind = CASE WHEN s.overlap IN ('skip', 'allow') OR s.target <> 'task' THEN 0 ELSE NOT ({first}) END
 FROM main.tenure_schedule s
 WHERE s.uid = tenure_firing.uid AND +s.namespace = :namespace AND s.active = 1
   AND +s.next_due <= :now AND s.version = tenure_firing.version
   AND s.next_nominal IS tenure_firing.expected AND s.target = tenure_firing.target;
+
+-- name: may_meet
+-- May two of these firings have the same lock key?
+SELECT 1 FROM temp.tenure_firing WHERE lock IS NOT NULL LIMIT 1;
 
 -- name: skip_later_firings
 -- If several schedules share a lock key, the first firing puts a run under it; others with overlap=skip are
@@ -206,15 +205,17 @@ FROM (
     SELECT lock, uid, min(n) FROM temp.tenure_firing
     WHERE lock IS NOT NULL AND state = 'fired' GROUP BY lock
 ) AS first
+JOIN main.tenure_schedule s
 WHERE tenure_firing.lock = first.lock AND tenure_firing.uid <> first.uid
-  AND tenure_firing.state = 'fired' AND tenure_firing.skips;
+  AND tenure_firing.state = 'fired' AND s.uid = tenure_firing.uid AND s.overlap = 'skip';
 
 -- name: put_behind
 -- Of one lock key, task and priority only the first becomes ready.
 UPDATE temp.tenure_firing SET behind = 1
 FROM (
-    SELECT n, row_number() OVER (PARTITION BY lock, task, priority ORDER BY due, n) AS place
-    FROM temp.tenure_firing WHERE lock IS NOT NULL AND state = 'fired'
+    SELECT f.n, row_number() OVER (PARTITION BY f.lock, s.task, s.priority ORDER BY f.due, f.n) AS place
+    FROM temp.tenure_firing f CROSS JOIN main.tenure_schedule s
+    WHERE f.lock IS NOT NULL AND f.state = 'fired' AND s.uid = f.uid
 ) AS queued
 WHERE tenure_firing.n = queued.n AND queued.place > 1;
 
@@ -242,40 +243,43 @@ SET last = excluded.last, recorded_at = excluded.recorded_at, term = excluded.te
         ELSE reason || '; ' || excluded.reason END
 WHERE excluded.last > last;
 
--- name: tenant
--- Part of other statements: the tenant of a run. For a run without one that is '' if there are tenants, so
--- that the index by tenant finds it too; else NULL.
-coalesce(
-    nullif(s.tenant, ''),
+-- name: nobody
+-- The tenant of runs without one: '' if there are tenants, so that the index by tenant finds these runs too; else
+-- NULL. Also part of `tenant`.
+SELECT coalesce(
     (SELECT '' FROM tenure_run
      WHERE namespace = :namespace AND state = 'waiting' AND ready = 1 AND tenant IS NOT NULL LIMIT 1),
     (SELECT '' FROM tenure_schedule
      WHERE namespace = :namespace AND active = 1 AND next_due IS NOT NULL
        AND tenant IS NOT NULL AND tenant > '' LIMIT 1));
 
+-- name: tenant
+-- Part of other statements: the tenant of a run.
+coalesce(nullif(s.tenant, ''), ({nobody}));
+
 -- name: first
 -- Part of other statements: is a new run of schedule `s`, due at `due`, ready? Yes if no run of its lock key
 -- is claimed, and no ready one of its task goes before it.
 NOT EXISTS (
-    SELECT 1 FROM tenure_run c
+    SELECT 1 FROM main.tenure_run c
     WHERE c.namespace = :namespace AND c.lock = s.lock AND c.lock IS NOT NULL AND c.state = 'claimed')
 AND NOT EXISTS (
-    SELECT 1 FROM tenure_run o
+    SELECT 1 FROM main.tenure_run o
     WHERE o.namespace = :namespace AND o.lock = s.lock AND o.lock IS NOT NULL
       AND o.state = 'waiting' AND o.ready = 1 AND o.task = s.task
       AND o.priority >= s.priority
       AND (o.attempt > o.unbegun OR (o.priority = s.priority AND o.due <= {due})));
 
 -- name: insert_runs
--- With overlap=skip (`skips`) there is no earlier run, or it would have been skipped: so it is ready.
+-- Reads no runs: SQLite would copy all rows aside before it inserts the first.
 INSERT INTO tenure_run (
     id, namespace, schedule, schedule_uid, kind, key, nominal, task, kwargs, state, due, attempt,
     crashes, lock, priority, timeout, retries, on_crash, term, created_at, traceparent, tenant, ready
 )
 SELECT :base + f.n, s.namespace, s.name, s.uid, 'planned', f.nominal, f.nominal, s.task, s.kwargs,
     'waiting', f.due, 0, 0, CASE s.overlap WHEN 'allow' THEN NULL ELSE s.lock END, s.priority,
-    s.timeout, s.retries, s.on_crash, :term, :now, :traceparent, {tenant},
-    CASE WHEN s.overlap = 'allow' THEN 1 WHEN f.behind THEN 0 WHEN f.skips THEN 1 ELSE {first} END
+    s.timeout, s.retries, s.on_crash, :term, :now, :traceparent, coalesce(nullif(s.tenant, ''), :nobody),
+    NOT f.behind
 FROM temp.tenure_firing f JOIN tenure_schedule s ON s.uid = f.uid
 WHERE f.state = 'fired' AND f.target = 'task';
 
