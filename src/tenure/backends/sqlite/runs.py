@@ -285,11 +285,8 @@ class SQLiteRuns(SQLiteAttempts):
             for r in results
         ]
         values = {"results": json.dumps(rows), "now": now}
-        (found,) = c.execute(_sql["kept"], values).fetchone()
-        asked = dict(json.loads(found))
-        """Of each that ends its claim: was the run asked to be cancelled?"""
-        kept = set(asked)
-        cancelled = [place for place, instead in asked.items() if instead]
+        ends, cancelled = map(json.loads, c.execute(_sql["kept"], values).fetchone())
+        kept = set(ends)
         for place in cancelled:
             rows[place] = (*rows[place][:3], RunState.CANCELLED, *rows[place][4:])
         if len(kept) < len(results):
@@ -297,16 +294,14 @@ class SQLiteRuns(SQLiteAttempts):
             control.keep_late(c, late)
             attempts.tell_late(c, self._namespace, late, now)
             kept.update(json.loads(c.execute(_sql["on_record"], values).fetchone()[0]))
-        plain = [place for place in asked if _is_plain(results[place])]
+        plain = [results[place].run_id for place in ends if _is_plain(results[place])]
         if plain:
-            ids = json.dumps([results[place].run_id for place in plain])
-            c.execute(_sql["finish_plainly"], {"ids": ids, "now": now})
-        if len(plain) < len(asked):
-            left = asked.keys() - plain
-            values["results"] = json.dumps([rows[place] for place in sorted(left)])
+            c.execute(_sql["finish_plainly"], {"ids": json.dumps(plain), "now": now})
+        if len(plain) < len(ends):
+            left = [place for place in sorted(ends) if not _is_plain(results[place])]
+            values["results"] = json.dumps([rows[place] for place in left])
             c.execute(_sql["finish"], values)
-        ended = ((results[place], bool(instead)) for place, instead in asked.items())
-        attempts.end(c, ended, now)
+            attempts.end(c, ((results[place], place in cancelled) for place in left), now)
         if any(result.state in _FAILURES for result in results):
             self._tell_failures(c, [result.run_id for result in results], now)
         for place in sorted(kept):
@@ -346,6 +341,7 @@ def _is_plain(result: Result) -> bool:
         and not result.failed
         and result.error is None
         and result.value is None
+        and result.report is None
     )
 
 

@@ -11,10 +11,10 @@ FROM tenure_run WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT * FROM tenure_run WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: kept
--- Which of these results match the present claim of their run, by their places in the list; and whether the
--- run ends as cancelled instead, because that was requested.
-SELECT json_group_array(json_array(f.key, r.cancel_requested_at IS NOT NULL
-    AND json_extract(f.value, '$[3]') IN ('waiting', 'lost')))
+-- Which of these results match the present claim of their run, by their places in the list; and of which of
+-- those the run ends as cancelled instead, because that was requested.
+SELECT json_group_array(f.key), json_group_array(f.key) FILTER (
+    WHERE r.cancel_requested_at IS NOT NULL AND json_extract(f.value, '$[3]') IN ('waiting', 'lost'))
 FROM json_each(:results) AS f JOIN tenure_run AS r ON r.id = json_extract(f.value, '$[0]')
 WHERE r.state = 'claimed' AND r.attempt = json_extract(f.value, '$[1]')
   AND r.node = json_extract(f.value, '$[2]');
