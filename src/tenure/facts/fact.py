@@ -50,8 +50,10 @@ class Facts:
     def heard(self, kind: type[Fact]) -> bool:
         """Does anybody listen to such facts? For those that are told of every run: making one for
         nobody costs more than asking."""
-        logged = _logger_of(kind).isEnabledFor(kind.level)
-        return any(listener is not log or logged for listener, _ in self._listeners_of(kind))
+        for listener, _ in self._listeners_of(kind):
+            if listener is not log or _logger_of(kind).isEnabledFor(kind.level):
+                return True
+        return False
 
     def _listeners_of(self, kind: Fact | type[Fact]) -> list[tuple[Listener, bool]]:
         heard = self._heard.get(kind.name)

@@ -97,12 +97,17 @@ class Results:
             if result.run_id in batch.held and not counted:
                 self._held.add((result, fact))
                 continue
-            completed = self.completed.pop((result.run_id, result.claim), None)
+            claim = result.run_id, result.claim
+            completed = self.completed.pop(claim, None)
             if completed is not None and not counted:
                 self.waiting.append(completed)  # it has been committed, it seems
                 continue
+            raised = self.raised.pop(claim, None)
+            if counted and raised is None and fact.run not in batch.cancelled:
+                self._facts.tell(fact)
+                self._locks.end(claim, result.node)
+                continue
             about = (fact.run, fact.task, fact.schedule, fact.nominal, fact.attempt, result.node)
-            raised = self.raised.pop((result.run_id, result.claim), None)
             if counted and raised is not None and isinstance(fact, RunSucceeded) and result.error:
                 # It raised after its end. Not so if the line broke while Tenure committed.
                 self._facts.tell(RunRefused(*about, took=fact.took, error=raised))
@@ -113,4 +118,4 @@ class Results:
             elif not isinstance(fact, RunGivenBack):  # nothing was executed, so nothing is lost
                 error = raised or result.error or ""
                 self._facts.tell(RunRefused(*about, took=lasted(fact), error=error))
-            self._locks.end((result.run_id, result.claim), result.node, counted)
+            self._locks.end(claim, result.node, counted)

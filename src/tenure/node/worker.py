@@ -336,7 +336,6 @@ class Worker(Service):
                 self._short = self._ahead = 0
             asked, told = claim in self._asked, run.cancelled
             backoff = self.settings.backoff
-            retrying = self._tasks[run.task].options.retrying if run.task in self._tasks else AS_SET
             if run.committed:  # what came after that changes nothing
                 self._committed.add(claim)
                 self.facts.tell(outcome(record, None, took, backoff)[1])
@@ -352,12 +351,13 @@ class Worker(Service):
                 if error is not None:
                     self._results.raised[claim] = shown(error)
                 error = NotCommitted() if error is None else error
+            known = error is not None and run.task in self._tasks
             ending = outcome(
                 record,
                 error,
                 took,
                 backoff,
-                retrying,
+                self._tasks[run.task].options.retrying if known else AS_SET,
                 asked=asked,
                 told=told,
                 kept=kept,

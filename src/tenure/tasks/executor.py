@@ -70,7 +70,7 @@ class Executor:
         run.claims = self.claims
         if task.options.isolate and self.isolation is not None:
             return self._in_child(self.isolation, task, run, timeout, ended)
-        if task.is_async or any(map(is_async, self.wrappers)):
+        if task.is_async or (self.wrappers and any(map(is_async, self.wrappers))):
             return self._on_loop(task, run, timeout, lambda: self._call(task, run, timeout), ended)
         return self._on_thread(task, run, timeout, ended)
 
@@ -88,7 +88,7 @@ class Executor:
         here = asyncio.get_running_loop()
         context = contextvars.copy_context()
         context.run(current_run.set, run)
-        time_limit = TimeLimit(run, timeout, here)
+        time_limit = None if timeout is None else TimeLimit(run, timeout, here)
 
         def job() -> None:
             result: object = None
@@ -98,7 +98,8 @@ class Executor:
             if run.cancelled:
                 error = NotBegun()
             else:
-                time_limit.begin()
+                if time_limit is not None:
+                    time_limit.begin()
                 try:
                     result = context.run(self._call, task, run, timeout)
                     if result is not None and not inspect.isawaitable(result):
@@ -110,7 +111,8 @@ class Executor:
             self._tell(here, lambda: settle(result, kept, error))
 
         def settle(result: object, kept: Kept | None, error: BaseException | None) -> None:
-            error = time_limit.end(error)
+            if time_limit is not None:
+                error = time_limit.end(error)
             if error is None and result is not None:
                 # A plain function that hands out a coroutine.
                 self._on_loop(task, run, timeout, lambda: result, ended)
@@ -118,7 +120,8 @@ class Executor:
                 ended(error, kept if error is None else None)
 
         self._threads.submit(job)
-        time_limit.start()
+        if time_limit is not None:
+            time_limit.start()
         return lambda: setattr(run, "cancelled", True)
 
     def _tell(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
@@ -195,12 +198,11 @@ class Executor:
         return keep(value, self._result_limit, wanted=task.options.keep_result)
 
     def _call(self, task: Task, run: Run, timeout: float | None) -> object:
-        call = partial(called, task, run, self.wrappers)
         if not task.options.transactional:
-            return call()
+            return called(task, run, self.wrappers)
         if self.transactional is None:
             raise ConfigError(f"task {task.name!r} is transactional, and nothing lends to it here.")
-        return self.transactional(task, run, timeout, call)
+        return self.transactional(task, run, timeout, partial(called, task, run, self.wrappers))
 
 
 def called(task: Task, run: Run, wrappers: Sequence[Wrapper], **filled: object) -> object:
@@ -208,6 +210,8 @@ def called(task: Task, run: Run, wrappers: Sequence[Wrapper], **filled: object) 
     kwargs = {**run.kwargs, **filled}
     if task.run_parameter is not None:
         kwargs[task.run_parameter] = run
+    if not wrappers:
+        return task.function(**kwargs)
     call: Callable[[], object] = partial(task.function, **kwargs)
     for wrapper in reversed(wrappers):
         call = partial(wrapper, call, run)

@@ -116,11 +116,12 @@ def outcome(
     if error is not None:
         result, fact = _unsuccessful(record, error, backoff, retrying, asked=asked, told=told)
         return result, replace(fact, took=round(took, 6))
-    result = _result(record, RunState.SUCCEEDED, events=tuple(emitted))
-    if kept is not None:
-        reason = None if kept.reason is None else as_error(kept.reason)
-        result = replace(result, value=kept.text, error=reason)
-    return result, RunSucceeded(*about(record), took=round(took, 6))
+    result = _result(record, RunState.SUCCEEDED)
+    if kept is not None or emitted:
+        text, reason = (None, None) if kept is None else (kept.text, kept.reason)
+        reason = None if reason is None else as_error(reason)
+        result = replace(result, value=text, error=reason, events=tuple(emitted))
+    return result, RunSucceeded(*about(record), round(took, 6))
 
 
 def _unsuccessful(

@@ -41,6 +41,8 @@ def too_large(size: int, limit: int) -> str:
 
 def decode(text: str) -> dict[str, Any] | None:
     """The stored arguments; None if they are not a JSON object, because the row was edited."""
+    if text == "{}":  # most have none
+        return {}
     try:
         kwargs = json.loads(text)
     except (TypeError, ValueError, RecursionError):

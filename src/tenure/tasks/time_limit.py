@@ -13,7 +13,7 @@ from tenure.tasks.run import Run
 class TimeLimit:
     """Of one attempt. Its time begins when a thread has taken it."""
 
-    def __init__(self, run: Run, timeout: float | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, run: Run, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
         self._run = run
         self._timeout = timeout
         self._loop = loop
@@ -26,16 +26,15 @@ class TimeLimit:
         self._begun_at = self._loop.time()
 
     def start(self) -> None:
-        if self._timeout is not None:
-            self._timer = self._loop.call_later(self._timeout, self._expire, self._timeout)
+        self._timer = self._loop.call_later(self._timeout, self._expire)
 
-    def _expire(self, timeout: float) -> None:
+    def _expire(self) -> None:
         # It may have waited for a thread: until it has begun, it has had no time yet.
-        left = timeout
+        left = self._timeout
         if self._begun_at is not None:
-            left = self._begun_at + timeout - self._loop.time()
+            left = self._begun_at + self._timeout - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._expire, timeout)
+            self._timer = self._loop.call_later(left, self._expire)
         else:
             self._over = self._run.cancelled = True
 
