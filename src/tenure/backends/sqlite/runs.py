@@ -277,18 +277,9 @@ class SQLiteRuns(SQLiteAttempts):
         """Which of them are on record, and which runs ended as cancelled instead."""
         if not results:
             return [], frozenset()
-        rows = [
-            (
-                *(r.run_id, r.claim, r.node, r.state, r.error, _micros(r.delay), r.failed),
-                *(r.begun, r.value),
-            )
-            for r in results
-        ]
-        values = {"results": json.dumps(rows), "now": now}
+        values = {"results": json.dumps([(r.run_id, r.claim, r.node, r.state) for r in results])}
         ends, cancelled = map(json.loads, c.execute(_sql["kept"], values).fetchone())
         kept = set(ends)
-        for place in cancelled:
-            rows[place] = (*rows[place][:3], RunState.CANCELLED, *rows[place][4:])
         if len(kept) < len(results):
             late = [r for place, r in enumerate(results) if place not in kept]
             control.keep_late(c, late)
@@ -299,8 +290,8 @@ class SQLiteRuns(SQLiteAttempts):
             c.execute(_sql["finish_plainly"], {"ids": json.dumps(plain), "now": now})
         if len(plain) < len(ends):
             left = [place for place in sorted(ends) if not _is_plain(results[place])]
-            values["results"] = json.dumps([rows[place] for place in left])
-            c.execute(_sql["finish"], values)
+            rows = [_row(results[place], cancelled=place in cancelled) for place in left]
+            c.execute(_sql["finish"], {"results": json.dumps(rows), "now": now})
             attempts.end(c, ((results[place], place in cancelled) for place in left), now)
         if any(result.state in _FAILURES for result in results):
             self._tell_failures(c, [result.run_id for result in results], now)
@@ -343,6 +334,13 @@ def _is_plain(result: Result) -> bool:
         and result.value is None
         and result.report is None
     )
+
+
+def _row(result: Result, *, cancelled: bool) -> tuple[object, ...]:
+    """As `finish` reads it."""
+    r, state = result, RunState.CANCELLED if cancelled else result.state
+    delay = _micros(r.delay)
+    return r.run_id, r.claim, r.node, state, r.error, delay, r.failed, r.begun, r.value
 
 
 def _picked(found: list[Found], limit: int) -> list[int]:
