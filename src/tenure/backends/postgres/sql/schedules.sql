@@ -265,15 +265,16 @@ WITH {planned_firings}, reached AS (
         WHERE open IS NULL OR moment <= statement_timestamp()) r
     WHERE found = rows
 ), judged AS (
-    SELECT l.*, CASE
-        WHEN l.nominal IS NULL THEN 'moved'
+    -- OFFSET: else this would be part of the next step, and looked up for each of its four uses there.
+    SELECT *, CASE
+        WHEN nominal IS NULL THEN 'moved'
         WHEN (
             SELECT true FROM {schema}.occurrence o
-            WHERE o.schedule_uid = l.uid AND o.kind = 'planned' AND o.key = l.key LIMIT 1
+            WHERE o.schedule_uid = uid AND o.kind = 'planned' AND o.key = l.key LIMIT 1
         ) THEN 'known'
         WHEN open THEN 'skipped'
         ELSE 'fired' END AS judged
-    FROM landed l
+    FROM landed l OFFSET 0
 ), settled AS (
     -- If several schedules share a lock key, the first firing puts a run under it. Others with overlap=skip
     -- are then skipped. Others with overlap=queue queue behind that run: they are not ready, unless they are
