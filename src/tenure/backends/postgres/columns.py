@@ -47,6 +47,19 @@ def numbers(column: Iterable[int]) -> str:
     return f"{{{','.join(map(str, column))}}}"
 
 
+def texts(column: Iterable[str | None]) -> str:
+    """A column of texts. Most are the same, so each is quoted once."""
+    quoted: dict[str | None, str] = {None: "NULL"}
+    items = []
+    for text in column:
+        item = quoted.get(text)
+        if item is None:
+            assert text is not None
+            item = quoted[text] = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        items.append(item)
+    return f"{{{','.join(items)}}}"
+
+
 def seldom(column: Sequence[str | None]) -> list[str | None]:
     """A column that is mostly empty, sent as an empty array: `unnest` fills it up with NULLs."""
     return list(column) if any(column) else []

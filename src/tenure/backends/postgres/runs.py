@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -13,13 +12,15 @@ import psycopg
 
 from tenure.backends.base import CANCELS, RUNS
 from tenure.backends.postgres.attempts import PostgresAttempts
+from tenure.backends.postgres.columns import numbers, texts
 from tenure.backends.postgres.encodings import fitting, fitting_json
 from tenure.backends.postgres.events import PostgresEvents
 from tenure.backends.postgres.limits import Limits, left_over
 from tenure.backends.postgres.moments import Beyond
 from tenure.backends.postgres.office import PostgresOffice
+from tenure.backends.postgres.run_rows import begun, run
 from tenure.backends.postgres.scan_start import ScanStarts, is_slow
-from tenure.backends.postgres.statements import Rows, Statement, Transactions, arrays, as_it_is
+from tenure.backends.postgres.statements import Rows, Statement, Transactions, arrays
 from tenure.backends.postgres.wakeups import PostgresWakeups
 from tenure.backends.shared import rows as from_rows
 from tenure.backends.shared.claim_turns import NEAR, ClaimTurns, most_asked
@@ -38,9 +39,10 @@ from tenure.model import (
     RunState,
 )
 
-_run = partial(from_rows.run, when=as_it_is)
 _SELDOM = ("errors", "delays", "failed", "unbegun", "values")
 RESULT = ("ids", "claims", "nodes", "states", *_SELDOM)
+_ENCODED = {"ids": numbers, "claims": numbers, **dict.fromkeys(("nodes", "states"), texts)}
+_ENCODED |= dict.fromkeys(("errors", "values"), texts)
 _CLAIM_ATTEMPTS = 5
 _MEANWHILE = (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected)
 """A concurrent claim took a run of the same lock key, or two of them in another order. The
@@ -91,7 +93,7 @@ class PostgresRuns(PostgresAttempts):
                 *((self._sql[name], values) for name in names), (self._sql["wake"], self._wake)
             )
             if found:
-                return _run(found[0]), bool(added)
+                return run(found[0]), bool(added)
         raise StoreUnavailable(f"key {new.key!r}: its run is deleted again and again. Try again.")
 
     async def claim(
@@ -134,7 +136,7 @@ class PostgresRuns(PostgresAttempts):
                 *_, rows = await self._patiently((self._sql["plan_once"], {}), *limits, claim)
             if not rows[0]["crowded"]:
                 # If other claims were in the way, look again at once.
-                runs, end = _begun(rows), rows[0]
+                runs, end = begun(rows), rows[0]
                 again = bool(runs) and end["short"]
                 if variant:
                     again |= end["chosen"] < len(values["chosen"])
@@ -159,7 +161,7 @@ class PostgresRuns(PostgresAttempts):
             self._turns.turn_after(edge, rows[0]["after"])
         if next_["leaves_room"]:
             await self._database.one(self._sql["wake"], self._wake)
-        runs = _begun(rows) + _begun(rest)
+        runs = begun(rows) + begun(rest)
         return ClaimBatch(next_["now"], runs, next_["later"], kept, cancelled, held)
 
     async def _uncovered(self, rows: Rows, values: dict[str, Any]) -> Rows:
@@ -211,6 +213,7 @@ class PostgresRuns(PostgresAttempts):
         if not results:
             return []
         columns = self._columns(results)
+        columns |= {name: encode(columns[name]) for name, encode in _ENCODED.items()}
         if any(result.state is RunState.WAITING for result in results):
             self._scan_starts.forget()  # a run that is put back may be due before that
         # `mark` is a separate statement, to see what others committed while `finish` waited.
@@ -290,7 +293,7 @@ class PostgresRuns(PostgresAttempts):
 
     async def claimed(self, node: str) -> list[RunRecord]:
         rows = await self._database.one(self._sql["claimed"], self._named(node=node))
-        return [_run(row) for row in rows]
+        return [run(row) for row in rows]
 
     async def claimants(self) -> list[str]:
         # The leader calls this now and then: a good moment to repair marks.
@@ -377,17 +380,10 @@ class PostgresRuns(PostgresAttempts):
         if ids is not None:
             values["ids"], name = list(ids), "of_ids"
         rows = await self._database.one(self._sql[name], values)
-        return [from_rows.with_name(_run(row), row) for row in rows]
+        return [from_rows.with_name(run(row), row) for row in rows]
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}
-
-
-def _begun(rows: Rows) -> list[RunRecord]:
-    """The claimed runs, in the order in which to start them. A row without one has the rest."""
-    claimed = [row for row in rows if row["id"] is not None]
-    claimed.sort(key=lambda r: (r.get("place", 0), -r["priority"], r["due"], r["id"]))
-    return [_run(row) for row in claimed]
 
 
 def _cancelled(results: Sequence[Result], ended: Rows) -> frozenset[int]:
