@@ -311,4 +311,5 @@ class Database:
 
 
 async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> Rows:
-    return await cursor.fetchall() if cursor.description else []
+    # Not `description`, which makes an object for each column.
+    return [] if cursor.rownumber is None else await cursor.fetchall()
