@@ -18,7 +18,7 @@ from tenure.backends.postgres.events import PostgresEvents
 from tenure.backends.postgres.limits import Limits, left_over
 from tenure.backends.postgres.moments import Beyond
 from tenure.backends.postgres.office import PostgresOffice
-from tenure.backends.postgres.run_rows import begun, run
+from tenure.backends.postgres.run_rows import begun, end_first, run
 from tenure.backends.postgres.scan_start import ScanStarts, is_slow
 from tenure.backends.postgres.statements import Rows, Statement, Transactions, arrays
 from tenure.backends.postgres.wakeups import PostgresWakeups
@@ -41,8 +41,7 @@ from tenure.model import (
 
 _SELDOM = ("errors", "delays", "failed", "unbegun", "values")
 RESULT = ("ids", "claims", "nodes", "states", *_SELDOM)
-_ENCODED = {"ids": numbers, "claims": numbers, **dict.fromkeys(("nodes", "states"), texts)}
-_ENCODED |= dict.fromkeys(("errors", "values"), texts)
+_TEXTS = ("nodes", "states", "errors", "values")
 _CLAIM_ATTEMPTS = 5
 _MEANWHILE = (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected)
 """A concurrent claim took a run of the same lock key, or two of them in another order. The
@@ -127,13 +126,14 @@ class PostgresRuns(PostgresAttempts):
             kept, held = await self._kept(results, answers[0]) if results else ([], held)
             cancelled = _cancelled(results, answers[0]) if results else cancelled
             rows = await self._uncovered(
-                await self._from_the_beginning(answers[-1], values), values
+                await self._from_the_beginning(end_first(answers[-1]), values), values
             )
             if rows[0]["opening"]:
                 values |= await self._limits.choose(values)
                 limits, variant = [(self._sql["lock_limits"], values)], "_limited"
                 claim = (self._sql["claim_limited"], values)
-                *_, rows = await self._patiently((self._sql["plan_once"], {}), *limits, claim)
+                answers = await self._patiently((self._sql["plan_once"], {}), *limits, claim)
+                rows = end_first(answers[-1])
             if not rows[0]["crowded"]:
                 # If other claims were in the way, look again at once.
                 runs, end = begun(rows), rows[0]
@@ -172,9 +172,9 @@ class PostgresRuns(PostgresAttempts):
                 break
             # `tidy` locks rows for a moment. Claims that skipped them are woken to look again.
             await self._database.run((self._sql["tidy"], values), (self._sql["wake"], self._wake))
-            if rows[0]["id"] is not None:
+            if len(rows) > 1:
                 break
-            *_, rows = await self._patiently(*self._claiming(values))
+            rows = end_first((await self._patiently(*self._claiming(values)))[-1])
         return rows
 
     def _claiming(self, values: dict[str, Any]) -> list[Statement]:
@@ -187,9 +187,9 @@ class PostgresRuns(PostgresAttempts):
         a scan was slow, learn where to begin the next ones (scan_start.py)."""
         end = rows[0]
         if self._scan_starts.known(values["tasks"]) is not None:
-            if not self._scan_starts.over(end["now"]) or end["id"] is not None:
+            if not self._scan_starts.over(end["now"]) or len(rows) > 1:
                 return rows
-            *_, rows = await self._patiently(*self._claiming(values))
+            rows = end_first((await self._patiently(*self._claiming(values)))[-1])
             end = rows[0]
         if is_slow(end["seconds"], len(rows), end["dead"]):
             levels = await self._database.one(self._sql["levels"], values)
@@ -213,7 +213,8 @@ class PostgresRuns(PostgresAttempts):
         if not results:
             return []
         columns = self._columns(results)
-        columns |= {name: encode(columns[name]) for name, encode in _ENCODED.items()}
+        columns |= {name: numbers(columns[name]) for name in ("ids", "claims")}
+        columns |= {name: texts(columns[name]) for name in _TEXTS}
         if any(result.state is RunState.WAITING for result in results):
             self._scan_starts.forget()  # a run that is put back may be due before that
         # `mark` is a separate statement, to see what others committed while `finish` waited.

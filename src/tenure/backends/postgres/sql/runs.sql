@@ -27,8 +27,8 @@ WHERE namespace = %(namespace)s AND task = %(task)s AND key = %(key)s AND schedu
 -- tenant has a waiting run of the lowest priority among them, it takes nothing and says `crowded`: then
 -- `claim_in_turn` is used. If a task with a limit has room, it takes nothing either and says `opening`: then
 -- runs are chosen from such tasks first, and `claim_limited` takes them into account. `short` says that it
--- read as many runs as it may and could not take enough of them. There is always at least one row, without a
--- run if it took none.
+-- read as many runs as it may and could not take enough of them. One row, without a run, has all that; the others
+-- have a run each.
 --
 -- Here and below, a counter at the end of its range (a row edited by hand) stays there: an error would keep
 -- all other runs from being claimed.
@@ -45,7 +45,9 @@ WITH RECURSIVE {level}, {look}, picked AS (
           AND tenant > '' AND priority = (SELECT min(priority) FROM picked)
         ORDER BY tenant LIMIT 1) END AS crowded,
         count(*) < %(limit)s + %(ahead)s AND (SELECT count(*) FROM look) = %(look)s AS short,
-        {opening} AS opening
+        {opening} AS opening, now() AS now, {later} AS later,
+        extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS seconds,
+        pg_stat_get_dead_tuples('{schema}.run'::regclass) AS dead
     FROM picked
 ), placed AS (
     SELECT *, row_number() OVER (ORDER BY priority DESC, due, id) AS place FROM picked
@@ -69,10 +71,7 @@ WITH RECURSIVE {level}, {look}, picked AS (
             LIMIT %(tidy)s FOR UPDATE SKIP LOCKED) o
         WHERE t.may))
 )
-SELECT crowded, short, opening,{still_chosen} now() AS now, {later} AS later,
-    extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS seconds,
-    pg_stat_get_dead_tuples('{schema}.run'::regclass) AS dead, c.*
-FROM crowd LEFT JOIN claimed c ON true;
+SELECT crowd.*,{still_chosen} c.* FROM crowd FULL JOIN claimed c ON false;
 
 -- name: plan_once
 -- Before a claim, in its transaction. The server overestimates the cost of a generic plan, since it does not
