@@ -174,7 +174,7 @@ FROM generate_series(1, 30000) g
 """
 LONG = {"claim_in_turn", "claim_limited", "choose"}
 """Only if tenants take turns, or a task with a limit has room."""
-LIMITS = {"task_pkey", "run_claimed"}
+LIMITS = {"task_pkey", "run_running"}
 CLAIMS = {
     "enqueue": {"run_ready_tenant", "schedule_due_tenant"},
     "of_key": {"run_key"},

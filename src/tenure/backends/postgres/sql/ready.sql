@@ -45,7 +45,7 @@ limits AS (
 -- name: room
 -- How many more runs of task `k.name` may be claimed, if `k.most` is its limit.
 (k.most - (SELECT count(*) FROM {schema}.run
-    WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' AND task = k.name));
+    WHERE namespace = %(namespace)s AND nullif(state, '') = 'claimed' AND task = k.name));
 
 -- name: opening
 -- True if one of these tasks has a limit, room, and a run that is due.
