@@ -11,10 +11,12 @@ from urllib.parse import quote
 import psycopg
 import pytest
 import sqlalchemy
+from psycopg.pq import TransactionStatus
 
 from tenure import AsyncScheduler, Run, Scheduler
 from tenure.backends.postgres import lending
 from tenure.backends.postgres.lending_texts import PREPARED
+from tenure.errors import TransactionLost
 from tests.e2e.command import until
 from tests.e2e.test_completing import ISOLATION_LEVELS, Outlived
 from tests.e2e.test_joining import eyes
@@ -166,11 +168,13 @@ def test_what_ends_a_transaction_is_planned_once_in_a_session(postgres_url: str)
     with scheduler:
         first, *others = [scheduler.result(scheduler.enqueue(look), 20) for _ in range(4)]
     assert first == []
-    assert [len(found) for found in others] == [PREPARED] * 3
+    assert [len(found) for found in others] == [PREPARED[True]] * 3
     for times, found in enumerate(others, 1):
         for (pid, name, generic, custom), earlier in zip(found, others[0], strict=True):
             assert (pid, name, custom) == (*earlier[:2], 0)
-            assert generic == times
+            # Each run used its connection; and the first was checked before all is prepared.
+            never = name == "tenure settings"
+            assert generic == (0 if never else times - (name == "tenure check"))
 
 
 def test_task_may_drop_all_prepared_statements(postgres_url: str) -> None:
@@ -214,6 +218,69 @@ async def test_coroutine_may_drop_all_prepared_statements(postgres_url: str) -> 
             run = await scheduler.enqueue(bill, kwargs={"number": number})
             await scheduler.result(run, timeout=20)
     assert [number for number in orders(postgres_url) if 80 <= number < 83] == [80, 81, 82]
+
+
+def test_transaction_begins_when_the_connection_is_first_used(postgres_url: str) -> None:
+    scheduler = a_scheduler(postgres_url, lent_connections=1)
+    kept: list[psycopg.Connection] = []
+
+    def open_ones() -> int:
+        with eyes(postgres_url) as other:
+            [row] = other.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure task'"
+                " AND xact_start IS NOT NULL"
+            ).fetchall()
+        return int(row[0])
+
+    @scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection, uses: str) -> list[Any]:
+        kept.append(connection)
+        before = open_ones()
+        if uses == "it":
+            connection.execute(insert(140 + len(kept)))
+        elif uses == "its status":
+            assert connection.info.transaction_status == TransactionStatus.INTRANS
+        elif uses == "its line":
+            connection.pgconn.exec_(insert(150).encode())
+        elif uses == "it and fails":
+            raise ZeroDivisionError
+        return [before, open_ones()]
+
+    def outcome(uses: str) -> Any:
+        run = scheduler.enqueue(bill, kwargs={"uses": uses})
+        return scheduler.result(run, 20) if uses != "it and fails" else ended(scheduler, run).state
+
+    with scheduler:
+        assert outcome("it") == [1, 1]  # of a new connection nothing is known yet
+        assert outcome("nothing") == [0, 0]
+        assert outcome("it and fails") == "failed"
+        assert outcome("nothing") == [0, 0]
+        for uses in ("it", "its status", "its line"):
+            assert outcome(uses) == [0, 1]
+        assert outcome("nothing") == [0, 0]
+        for connection in kept:
+            with pytest.raises(TransactionLost, match="transaction is over"):
+                connection.execute(insert(160))
+        assert outcome("it") == [0, 1]
+    assert [n for n in orders(postgres_url) if 140 < n < 170] == [141, 145, 149, 150]
+
+
+def test_run_that_used_nothing_is_refused_if_its_claim_was_lost(postgres_url: str) -> None:
+    outlived = Outlived(postgres_url)
+    refused: queue.Queue[Any] = queue.Queue()
+    outlived.scheduler.on("run.refused", refused.put)
+    outlived.scheduler.tasks._tasks.clear()
+
+    @outlived.scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection) -> None:
+        if not outlived.begun.is_set():
+            outlived.begun.set()
+            assert outlived.go_on.wait(30)
+            outlived.ended.set()
+
+    outlived.execute(None)
+    told = refused.get(timeout=60).error.splitlines()[-1]
+    assert told.startswith("tenure.errors.Fenced")
 
 
 def of_tasks(url: str) -> int:

@@ -3,8 +3,9 @@
 A small number, apart from the store's own, so that tasks and heartbeats never wait for each other.
 They are made when they are first needed and closed when they have been idle for a while.
 
-Beginning takes one round trip, and so does the end, which is one text (lending_texts.py). If a
-statement of it fails, the server skips the rest, COMMIT included. All of it works behind a pooler.
+Beginning takes one round trip, when a plain function first uses its connection. So does the end,
+which is one text (lending_texts.py). If a statement of it fails, the server skips the rest, COMMIT
+included. All of it works behind a pooler.
 
 The server ends what takes too long: a statement, a transaction in which nothing happens and, from
 version 17 on, any transaction. So a task that hangs, or whose process was frozen, keeps no locks.
@@ -16,14 +17,14 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
 
 import psycopg
 
-from tenure.backends.postgres.connections.connection import has_news, liveness
+from tenure.backends.postgres.connections.connection import liveness
 from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.errors import translate
-from tenure.backends.postgres.lending_texts import LendingTexts, Line
+from tenure.backends.postgres.lending_line import Line
+from tenure.backends.postgres.lending_texts import LendingTexts
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.task_transaction import (
     AsyncLent,
@@ -34,7 +35,6 @@ from tenure.backends.postgres.task_transaction import (
 from tenure.backends.shared.lending import LIMIT, Places, explained
 from tenure.process.clock import SystemClock
 
-C = TypeVar("C", OwnConnection, OwnAsyncConnection)
 REST = 10.0
 """How many seconds an idle connection stays open."""
 _real = SystemClock()
@@ -66,14 +66,13 @@ class PostgresLender:
         left = self._places.take(limit)
         limit = LIMIT if limit is None else limit
         try:
-            own, line = self._idle_one(OwnConnection) or self._connect()
-            lent = Lent(self._texts, own, line, self._patience)
+            line = self._idle_one() or self._connect()
+            lent = Lent(self._texts, line, left or limit, self._patience)
             try:
-                lent.begin(left or limit)
+                lent.begin()
                 with explained(limit, psycopg.Error):
                     yield lent
             finally:
-                lent.connection.over = True
                 self._take_back(line, lent.clear())
         finally:
             self._places.give()
@@ -83,15 +82,14 @@ class PostgresLender:
         left = await self._places.take_async(limit)
         limit = LIMIT if limit is None else limit
         try:
-            own, line = self._idle_one(OwnAsyncConnection) or await self._connect_async()
-            lent = AsyncLent(self._texts, own, line, self._patience)
+            line = self._idle_one() or await self._connect_async()
+            lent = AsyncLent(self._texts, line, self._patience)
             try:
                 await lent.begin(left or limit)
                 with explained(limit, psycopg.Error):
                     async with asyncio.timeout(left or limit):
                         yield lent
             finally:
-                lent.connection.over = True
                 self._take_back(line, await lent.clear())
         finally:
             self._places.give()
@@ -102,33 +100,32 @@ class PostgresLender:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def _idle_one(self, kind: type[C]) -> tuple[C, Line] | None:
+    def _idle_one(self) -> Line | None:
         """The most recently used one that the server has not closed; None if there is none."""
         while True:
             with self._guard:
                 if not self._idle:
                     return None
                 line = self._idle.pop()
-            connection = kind(line.pgconn)
-            if not has_news(connection):
-                return connection, line
+            if not line.has_news():
+                return line
             line.pgconn.finish()
 
-    def _connect(self) -> tuple[OwnConnection, Line]:
+    def _connect(self) -> Line:
         database = self._database
         try:
             own = OwnConnection.connect(database.url, **liveness(database.longest))
         except (psycopg.Error, OSError) as error:
             translate(error)
-        return own, Line(own.pgconn)
+        return Line(own.pgconn)
 
-    async def _connect_async(self) -> tuple[OwnAsyncConnection, Line]:
+    async def _connect_async(self) -> Line:
         database = self._database
         try:
             own = await OwnAsyncConnection.connect(database.url, **liveness(database.longest))
         except (psycopg.Error, OSError) as error:
             translate(error)
-        return own, Line(own.pgconn)
+        return Line(own.pgconn)
 
     def _take_back(self, line: Line, sound: bool) -> None:
         if not sound or self._closed or self._loop is None:

@@ -6,44 +6,41 @@ than to execute them. So they are prepared at the first end in a session, and on
 on. A task may have dropped them by DEALLOCATE ALL (the driver does that too, by itself): then the
 server is sent back to before the first of them, and they are prepared again. Behind a pooler, whose
 clients share sessions, they are sent as they are.
+
+If the task has sent nothing, its end is its beginning, too: one text is the whole transaction.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
 from psycopg.pq.abc import PGconn
 
 from tenure.backends.postgres.connections.database import Database
-from tenure.backends.postgres.connections.session import FROM_17, settings, settings_of
-from tenure.backends.postgres.runs import RESULT, PostgresRuns
+from tenure.backends.postgres.connections.session import (
+    BEGIN,
+    FROM_17,
+    settings,
+    settings_of,
+)
+from tenure.backends.postgres.encodings import fitting, fitting_json
+from tenure.backends.postgres.lending_line import Line
+from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.statements import Statement, literal
 from tenure.model import Result
 
 NAME = "tenure task"
 _MOST_MILLISECONDS = 2**31 - 1
 _VALUE = re.compile(r"%\((\w+)\)s")
-_RECORDING = ("confirmed", "finish", "mark", "wake_for_room")
-"""What is executed for each result, in this order."""
-PREPARED = len(_RECORDING)
+_RECORDING = {True: ("succeed", "give_way"), False: ("succeed", "mark", "wake")}
+"""What is executed for each result, in this order: may the role call the function that marks?"""
+_CHECK, _SETTINGS = "check", "settings"
+"""What is executed before them: after a task that has used its connection, or one that has not."""
+PREPARED = {marks: 2 + len(recording) for marks, recording in _RECORDING.items()}
 """How many statements of ours a session has."""
-
-AnyConnection = psycopg.Connection | psycopg.AsyncConnection
-
-
-@dataclass(slots=True)
-class Line:
-    """A connection to the server, and what is known about the session at its other end."""
-
-    pgconn: PGconn
-    alone: bool = False
-    """Is the session ours, without a pooler?"""
-    prepared: bool = False
-    """Does it have our statements, and no others?"""
-    idle_since: float = 0.0
 
 
 class LendingTexts:
@@ -53,82 +50,129 @@ class LendingTexts:
         self._database = database
         self._runs = runs
         self._sql = database.statements("sql/lending.sql")
-        recording = {**self._sql, **database.statements("sql/runs.sql")}
-        self._recording = [recording[name] for name in _RECORDING]
-        both = [_prepared(name, recording[name]) for name in _RECORDING]
-        self._preparing = ";\n".join(preparing for preparing, _ in both)
-        self._executing = ";\n".join(executing for _, executing in both)
-        self._settings: dict[tuple[int, str, bool], str] = {}
+        self._always = {name: _literal(value) for name, value in runs.always.items()}
+        self._recording = {marks: self._ways(names) for marks, names in _RECORDING.items()}
+        self._settings: dict[tuple[int, str], tuple[str, str]] = {}
 
-    def begin(self, own: AnyConnection, limit: float) -> str:
+    def _ways(self, names: Sequence[str]) -> tuple[str, str, str]:
+        """How these are sent as they are, how they are prepared, and how executed."""
+        both = [_prepared(name, self._sql[name], self._always) for name in names]
+        return (
+            _merged_in(self._always, ";\n".join(self._sql[name] for name in names)),
+            ";\n".join(preparing for preparing, _ in both),
+            ";\n".join(executing for _, executing in both),
+        )
+
+    def begin(self, line: Line, limit: float) -> str:
+        """Its last answer is for `Line.learn`, if it is not known whether the session is ours."""
         milliseconds = min(_MOST_MILLISECONDS, max(1, int(limit * 1000)))
-        text = self._sql["begin"]
-        if own.info.server_version >= FROM_17:
-            text = f"{text}\n{self._sql['begin_from_17']}"
-        return text.replace("%(limit)s", f"'{milliseconds}ms'")
+        texts = [self._sql["begin"]]
+        if line.pgconn.server_version >= FROM_17:
+            texts.append(self._sql["begin_from_17"])
+        if line.alone is None:
+            texts.append(self._sql["learn"])
+        return ";\n".join(texts).replace("%(limit)s", str(milliseconds))
 
-    def commit(self, own: AnyConnection, line: Line, result: Result) -> str:
-        columns, told = self._runs.finishing(result)
-        told_texts = [_merged(own, statement) for statement in told]
-        end = [*told_texts, "COMMIT", self._sql["reset"]]
+    def commit(self, line: Line, result: Result) -> str:
+        """After a task that has used its connection."""
+        constraints, reset = self._sql["constraints"], self._sql["reset"]
+        end = [self._recorded(line, result), "COMMIT", reset]
         if not line.alone:
-            recording = [_merged(own, (text, columns)) for text in self._recording]
-            return ";\n".join([self._sql["check"], self._set(own), *recording, *end])
-        literals = {name: _literal(value) for name, value in columns.items()}
-        executing = self._executing.format_map(literals)
-        begin = [self._sql["check"]]
-        if line.prepared:
-            # The savepoint is for `commit_again`.
-            begin += ["SAVEPOINT tenure_end", self._set(own, again=True)]
+            begin = [constraints, self._sql["check"], self._set(line)[0]]
+        elif line.prepared:
+            # The savepoint is for `commit_again`. It is released at once, because what is written
+            # in a savepoint costs more.
+            savepoint, release = "SAVEPOINT tenure_end", "RELEASE tenure_end"
+            begin = [constraints, savepoint, _named(_CHECK), release]
         else:
-            begin += ["DEALLOCATE ALL", self._set(own), self._preparing]
-        return ";\n".join([*begin, executing, *end])
+            begin = [constraints, self._sql["check"], self._prepare(line)]
+        return ";\n".join([*begin, *end])
 
-    def commit_again(self, own: AnyConnection, line: Line, result: Result) -> str:
+    def unused(self, line: Line, result: Result) -> str:
+        """After a task that has not: its transaction has not begun yet."""
+        if not line.alone:
+            begin = self._set(line)[0]
+        else:
+            begin = _named(_SETTINGS) if line.prepared else self._prepare(line)
+        return ";\n".join([BEGIN, begin, self._recorded(line, result), "COMMIT"])
+
+    def commit_again(self, line: Line, result: Result) -> str:
         """After `commit` found that the prepared statements are gone, or outdated."""
         line.prepared = False
-        return f"ROLLBACK TO SAVEPOINT tenure_end;\n{self.commit(own, line, result)}"
+        return f"ROLLBACK TO SAVEPOINT tenure_end;\n{self.commit(line, result)}"
 
-    def _set(self, own: AnyConnection, *, again: bool = False) -> str:
-        """Always the same on one server. `again`: only what prepared statements need."""
-        database, version = self._database, own.info.server_version
-        key = version, database.path, again
+    def unused_again(self, line: Line, result: Result) -> str:
+        """The same after `unused`."""
+        line.prepared = False
+        return f"ROLLBACK;\n{self.unused(line, result)}"
+
+    def _recorded(self, line: Line, result: Result) -> str:
+        told, codec = self._runs.told(result), self._database.codec
+        literals = {
+            "id": str(result.run_id),
+            "claim": str(result.claim),
+            "node": _literal(result.node),
+            "error": _literal(fitting(result.error, codec)),
+            "value": _literal(fitting_json(result.value, codec)),
+        }
+        as_it_is, _, executing = self._recording[line.marks]
+        recorded = executing.format_map(literals) if line.alone else _merged_in(literals, as_it_is)
+        if not told:
+            return recorded
+        return ";\n".join([recorded, *(_merged(line.pgconn, statement) for statement in told)])
+
+    def _prepare(self, line: Line) -> str:
+        complete, again = self._set(line)
+        check = f"{self._sql['check']}\n{self._sql['check_prepared']}"
+        texts = (_CHECK, f"{check}\n{again}"), (_SETTINGS, f"SELECT true\n{again}")
+        first = [_prepared(name, text, {})[0] for name, text in texts]
+        return ";\n".join(["DEALLOCATE ALL", *first, complete, self._recording[line.marks][1]])
+
+    def _set(self, line: Line) -> tuple[str, str]:
+        """All settings, and those that prepared statements need. Always the same on one server."""
+        database, version = self._database, line.pgconn.server_version
+        key = version, database.path
         if key not in self._settings:
             told = settings_of(database.longest, NAME, database.path, local=True)
-            if again:
-                text = self._sql["settings_again"]
-                text += self._sql["settings_again_from_17"] if version >= FROM_17 else ""
-            else:
-                text = f"{settings(version)}\n{self._sql['plan_once']}"
-            self._settings[key] = _merged(own, (text, told))
+            complete = f"{settings(version)}\n{self._sql['plan_once']}"
+            again = self._sql["settings_again"]
+            again += self._sql["settings_again_from_17"] if version >= FROM_17 else ""
+            texts = [_merged(line.pgconn, (text, told)) for text in (complete, again)]
+            self._settings[key] = texts[0], texts[1]
         return self._settings[key]
 
 
-def _prepared(name: str, text: str) -> tuple[str, str]:
-    """What prepares the statement for one result, and what executes it, by the names of values."""
+def _named(name: str) -> str:
+    return f'EXECUTE "tenure {name}"'
+
+
+def _merged_in(literals: Mapping[str, str], text: str) -> str:
+    """With those of its values."""
+    return _VALUE.sub(lambda value: literals.get(value[1], value[0]), text)
+
+
+def _prepared(name: str, text: str, always: Mapping[str, str]) -> tuple[str, str]:
+    """What prepares the statement, and what executes it, by the names of values."""
     names = list(dict.fromkeys(_VALUE.findall(text)))
-
-    def numbered(value: re.Match[str]) -> str:
-        place = f"${names.index(value[1]) + 1}"
-        return f"ARRAY[{place}]" if value[1] in RESULT else place
-
-    values = ", ".join(f"{{{each}}}" for each in names)
-    preparing = f'PREPARE "tenure {name}" AS {_VALUE.sub(numbered, text)}'
-    return preparing, f'EXECUTE "tenure {name}" ({values})'
+    numbered = _VALUE.sub(lambda value: f"${names.index(value[1]) + 1}", text)
+    # Braces in a value are not to be filled in.
+    known = {each: value.replace("{", "{{").replace("}", "}}") for each, value in always.items()}
+    values = ", ".join(known.get(each, f"{{{each}}}") for each in names)
+    return f'PREPARE "tenure {name}" AS {numbered}', f"{_named(name)} ({values})"
 
 
-def _literal(value: Any) -> str:
-    """Of a value, or of the only one of an array. By hand: the driver takes as long for it as for
-    all else that it does for a transaction."""
-    if isinstance(value, list):
-        return _literal(value[0] if value else None)
-    if value is None or value is False:
-        return "NULL"  # like a column that no result uses
-    return literal(value) if isinstance(value, str) else str(int(value))
+def _literal(value: str | None) -> str:
+    """By hand: the driver takes as long for it as for all else that it does for a transaction."""
+    return "NULL" if value is None else literal(value)
 
 
-def _merged(connection: AnyConnection, statement: Statement) -> str:
+class _Unowned(psycopg.Connection[Any]):
+    """Only to write values as the driver does."""
+
+    def __del__(self, *_: Any) -> None:
+        """The line stays open."""
+
+
+def _merged(pgconn: PGconn, statement: Statement) -> str:
     """The statement with its values in it, so that it can be sent with others."""
-    if isinstance(connection, psycopg.Connection):
-        return psycopg.ClientCursor(connection).mogrify(*statement)
-    return psycopg.AsyncClientCursor(connection).mogrify(*statement)
+    return psycopg.ClientCursor(_Unowned(pgconn)).mogrify(*statement)

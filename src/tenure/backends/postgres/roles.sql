@@ -150,7 +150,7 @@ BEGIN
     END LOOP;
     FOR own IN
         SELECT p.oid::regprocedure::text AS name, p.prorettype <> 'trigger'::regtype AS is_called,
-            p.prosecdef AS is_for_nodes
+            p.prosecdef OR p.proname = 'mark_next' AS is_for_nodes
         FROM pg_proc p
         WHERE p.pronamespace = here::regnamespace AND p.proowner = migrator::regrole
     LOOP

@@ -68,6 +68,7 @@ class PostgresRuns(PostgresAttempts):
         super().__init__(database, namespace)
         self._office = office
         self._wake = {"channel": wakeups.channel, "topic": RUNS}
+        self.always = self._named(**self._wake)
         self._tell_nodes = {"channel": wakeups.channel_of(CANCELS), "topic": CANCELS}
         self._sql = database.statements("sql/runs.sql")
         self._control = database.statements("sql/control.sql")
@@ -232,11 +233,10 @@ class PostgresRuns(PostgresAttempts):
             statements += self._events.of_results(results)
         return statements
 
-    def finishing(self, result: Result) -> tuple[dict[str, Any], list[Statement]]:
-        """For a transaction that was lent to its task: the values of what records the result at its
-        end (lending_texts.py), and the statements that follow, if any."""
+    def told(self, result: Result) -> list[Statement]:
+        """What follows a success at the end of a transaction that was lent (lending_texts.py)."""
         events = self._events.of_results([result]) if result.events else ()
-        return self._columns([result]) | self._wake, [*self._ending([result]), *events]
+        return [*self._ending([result]), *events] if events or result.recorded else []
 
     async def _kept(
         self, results: Sequence[Result], ended: Rows

@@ -25,7 +25,7 @@ _PARTS = (
     *("level", "known_level", "free", "limits", "room", "opening", "chosen_runs", "looks_at"),
     *("takes", "or_takes", "chosen", "or_chosen", "still_chosen", "look", "turns", "after"),
     *("later", "first", "rungs", "open_run", "in_office", "nobody", "greatest_of_all"),
-    "planned_firings",
+    *("planned_firings", "mark_behind", "wake_for_room"),
 )
 _ALL = {
     "looks_at": "l.task NOT IN (SELECT name FROM limits)",
@@ -133,7 +133,8 @@ def _words(texts: Mapping[str, str], schema: str, chosen: Mapping[str, str]) -> 
         "key_of_until": _KEY_OF_UNTIL.format(key=_KEY.format(column="%(until)s::timestamptz")),
         "moment": "greatest(statement_timestamp(), %(at)s::timestamptz)",
     }
-    blank = dict.fromkeys(("greatest_of_all", "turns", "after", "planned_firings"), "")
+    elsewhere = "greatest_of_all", "turns", "after", "planned_firings", "mark_behind"
+    blank = dict.fromkeys((*elsewhere, "wake_for_room"), "")
     parts = {**sql.load(PACKAGE, "sql/ready.sql"), **blank, **texts, **chosen}
     for part in _PARTS:
         words[part] = parts[part].format(**words)

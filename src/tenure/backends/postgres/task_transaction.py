@@ -6,27 +6,27 @@ when the task is over: others use the line then.
 
 from __future__ import annotations
 
-import asyncio
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
-from psycopg.pq.abc import PGconn
+from psycopg.pq.abc import PGconn, PGresult
 
 from tenure.backends.postgres.connections.blocking import TimedConnection
-from tenure.backends.postgres.connections.database import NO_ANSWER
 from tenure.backends.postgres.errors import DIVISION_BY_ZERO, is_outdated, sqlstate, translate
-from tenure.backends.postgres.lending_texts import PREPARED, AnyConnection, LendingTexts, Line
+from tenure.backends.postgres.lending_line import Line
+from tenure.backends.postgres.lending_texts import PREPARED, LendingTexts
 from tenure.backends.shared.lending import ENDED_BY_TASK, not_yours
-from tenure.errors import StoreUnavailable, TransactionLost
+from tenure.errors import TransactionLost
 from tenure.model import Result
 from tenure.process.clock import SystemClock
 
 T = TypeVar("T")
-AnyCursor = psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
-_NO_LONGER = "22P02", "42704"
-"""How `check` fails: the setting is empty, or unknown."""
+_NO_LONGER = "22P02", "42704", "25P01"
+"""How `check` fails: the setting is empty, or unknown. And how a savepoint does without a
+transaction."""
 _FAILED_BEFORE = "25P02"
 _OVER = (
     "this connection was lent to a transactional task, whose transaction is over. Do not keep it:"
@@ -51,6 +51,20 @@ class LentConnection(OwnConnection):
     """What a plain function gets."""
 
     over = False
+    before_use: Callable[[], None] | None = None
+    """Begins the transaction."""
+    _line: PGconn
+
+    @property
+    def pgconn(self) -> PGconn:
+        """All that is sent goes through it, and all that tells of the transaction."""
+        if (before_use := self.before_use) is not None:
+            before_use()
+        return self._line
+
+    @pgconn.setter
+    def pgconn(self, line: PGconn) -> None:
+        self._line = line
 
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         if self.over:
@@ -88,117 +102,119 @@ class LentAsyncConnection(OwnAsyncConnection):
 
 
 class Lent:
-    """A transaction for a plain function."""
+    """A transaction for a plain function. It begins when the function first uses its connection."""
 
-    def __init__(
-        self, texts: LendingTexts, own: OwnConnection, line: Line, patience: float
-    ) -> None:
+    def __init__(self, texts: LendingTexts, line: Line, limit: float, patience: float) -> None:
         """`patience`: how many seconds the server may take to begin, and to commit."""
         self._texts = texts
-        self._own = own
         self._line = line
+        self._until = _real.monotonic() + limit
         self._patience = patience
-        self._own.autocommit = True
+        self._turn = threading.Lock()
+        self._used = False
         self._committed = False
-        self.connection = LentConnection(own.pgconn)
+        self.connection = LentConnection(line.pgconn)
         self.connection.prepare_threshold = None
+        self.connection.until = _real.monotonic() + 1.05 * limit + patience
+        self.connection.before_use = self._begin
 
-    def begin(self, limit: float) -> None:
-        try:
-            begun = self._execute(self._texts.begin(self._own, limit))
-        except psycopg.Error as error:
-            translate(error)
-        self._line.alone = _is_own(begun, self._own)
-        self.connection.until = _real.monotonic() + 1.05 * limit + self._patience
+    def begin(self) -> None:
+        """Now, if it is not known yet whether there is a pooler: that decides how it ends."""
+        if self._line.alone is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        with self._turn:
+            if self._used or self.connection.over:
+                return
+            self._used = True
+            limit = self._until - _real.monotonic()
+            try:
+                begun = self._line.ask(self._texts.begin(self._line, limit), self._patience)
+            except psycopg.Error as error:
+                translate(error)
+            finally:
+                self.connection.before_use = None
+            if self._line.alone is None:
+                self._line.learn(begun)
 
     def commit(self, result: Result) -> bool:
-        self.connection.over = True
+        texts, line = self._texts, self._line
+        with self._turn:
+            self.connection.over = True
+        text = texts.commit if self._used else texts.unused
         try:
             try:
-                done = self._execute(self._texts.commit(self._own, self._line, result))
+                done = line.ask(text(line, result), self._patience)
             except psycopg.Error as error:
-                if not _unprepared(error, self._line):
+                if not _unprepared(error, line):
                     raise
-                done = self._execute(self._texts.commit_again(self._own, self._line, result))
+                text = texts.commit_again if self._used else texts.unused_again
+                done = line.ask(text(line, result), self._patience)
         except psycopg.Error as error:
             return _refused(error)
         self._committed = True
-        self._line.prepared = self._line.alone and _only_ours(done)
+        line.prepared = _only_ours(done, line)
         return True
 
     def clear(self) -> bool:
         """Roll back what was not committed. Is the connection as good as new?"""
+        with self._turn:
+            self.connection.over = True
+            self.connection.before_use = None
         try:
             for text in _clearing(self._line, self._committed):
-                self._execute(text)
+                self._line.ask(text, self._patience)
         except Exception:  # noqa: BLE001 - then it is closed, which does the same
             return False
-        return _status(self._own.pgconn) is TransactionStatus.IDLE
-
-    def _execute(self, text: str) -> psycopg.Cursor[Any]:
-        self._own.until = _real.monotonic() + self._patience
-        return self._own.execute(text, prepare=False)
+        return self._line.is_idle
 
 
 class AsyncLent:
-    """A transaction for a coroutine."""
+    """A transaction for a coroutine. It has begun before that."""
 
-    def __init__(
-        self, texts: LendingTexts, own: OwnAsyncConnection, line: Line, patience: float
-    ) -> None:
+    def __init__(self, texts: LendingTexts, line: Line, patience: float) -> None:
         self._texts = texts
-        self._own = own
         self._line = line
         self._patience = patience
         self._committed = False
-        self.connection = LentAsyncConnection(own.pgconn)
+        self.connection = LentAsyncConnection(line.pgconn)
         self.connection.prepare_threshold = None
 
     async def begin(self, limit: float) -> None:
         try:
-            await self._own.set_autocommit(True)
-            begun = await self._execute(self._texts.begin(self._own, limit))
+            begun = await self._ask(self._texts.begin(self._line, limit))
         except psycopg.Error as error:
             translate(error)
-        self._line.alone = _is_own(begun, self._own)
+        if self._line.alone is None:
+            self._line.learn(begun)
 
     async def commit(self, result: Result) -> bool:
         self.connection.over = True
         try:
             try:
-                done = await self._execute(self._texts.commit(self._own, self._line, result))
+                done = await self._ask(self._texts.commit(self._line, result))
             except psycopg.Error as error:
                 if not _unprepared(error, self._line):
                     raise
-                again = self._texts.commit_again(self._own, self._line, result)
-                done = await self._execute(again)
+                done = await self._ask(self._texts.commit_again(self._line, result))
         except psycopg.Error as error:
             return _refused(error)
         self._committed = True
-        self._line.prepared = self._line.alone and _only_ours(done)
+        self._line.prepared = _only_ours(done, self._line)
         return True
 
     async def clear(self) -> bool:
+        self.connection.over = True
         try:
             for text in _clearing(self._line, self._committed):
-                await self._execute(text)
+                await self._ask(text)
         except Exception:  # noqa: BLE001 - as above
             return False
-        return _status(self._own.pgconn) is TransactionStatus.IDLE
+        return self._line.is_idle
 
-    async def _execute(self, text: str) -> psycopg.AsyncCursor[Any]:
-        try:
-            async with asyncio.timeout(self._patience):
-                return await self._own.execute(text, prepare=False)
-        except TimeoutError:
-            raise StoreUnavailable(NO_ANSWER) from None
-
-
-def _is_own(begun: AnyCursor, own: AnyConnection) -> bool:
-    """Has `begin` told the process that this connection was made to? Not behind a pooler."""
-    begun.nextset()
-    told = None if begun.pgresult is None else begun.pgresult.get_value(0, 0)
-    return told is not None and int(told) == own.info.backend_pid
+    async def _ask(self, text: str) -> Sequence[PGresult]:
+        return await self._line.ask_async(text, self._patience)
 
 
 def _unprepared(error: psycopg.Error, line: Line) -> bool:
@@ -207,14 +223,14 @@ def _unprepared(error: psycopg.Error, line: Line) -> bool:
     return line.prepared and is_outdated(error) and not error.diag.context
 
 
-def _only_ours(done: AnyCursor) -> bool:
+def _only_ours(done: Sequence[PGresult], line: Line) -> bool:
     """Has the session no statements but those that we have prepared?"""
-    while done.pgresult is not None:
-        if done.pgresult.nfields == 2 and done.pgresult.fname(1) == b"prepared":
-            return int(done.pgresult.get_value(0, 1) or 0) == PREPARED
-        if not done.nextset():
-            break
-    return False
+    if not line.prepared:
+        return bool(line.alone)  # all others were dropped before
+    for answer in done:
+        if answer.nfields > 2 and answer.fname(1) == b"prepared":
+            return int(answer.get_value(0, 1) or 0) == PREPARED[line.marks]
+    return True  # the task has sent nothing
 
 
 def _clearing(line: Line, committed: bool) -> list[str]:
@@ -222,12 +238,8 @@ def _clearing(line: Line, committed: bool) -> list[str]:
     if committed:
         return ["DEALLOCATE ALL"] if line.alone and not line.prepared else []
     line.prepared = False
-    rollback = [] if _status(line.pgconn) is TransactionStatus.IDLE else ["ROLLBACK"]
+    rollback = [] if line.is_idle else ["ROLLBACK"]
     return [*rollback, "DISCARD ALL"] if line.alone else rollback
-
-
-def _status(line: PGconn) -> TransactionStatus:
-    return TransactionStatus(line.transaction_status)
 
 
 def _refused(error: psycopg.Error) -> bool:
@@ -235,7 +247,7 @@ def _refused(error: psycopg.Error) -> bool:
     # Ours divides in no function; a deferred trigger of the user's is one.
     if sqlstate(error) == DIVISION_BY_ZERO and not error.diag.context:
         return False
-    if sqlstate(error) in _NO_LONGER:
+    if sqlstate(error) in _NO_LONGER and not error.diag.context:
         raise TransactionLost(ENDED_BY_TASK) from error
     if sqlstate(error) == _FAILED_BEFORE:
         error.add_note(

@@ -141,17 +141,18 @@ class TimedConnection(psycopg.Connection[Any]):
     def wait(self, gen: PQGen[T], interval: float = STEP, timeout: float | None = None) -> T:
         # Unlike the driver's: if that is interrupted, it asks the server to cancel and waits for
         # the answer. Here the connection is dropped instead.
-        return waiting.wait(self._in_time(gen), self.pgconn.socket, interval)
+        return waiting.wait(in_time(gen, self.until), self.pgconn.socket, interval)
 
-    def _in_time(self, gen: PQGen[T]) -> Generator[Any, Any, T]:
-        """The driver's conversation with the server, until the time is up."""
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and _real.monotonic() > self.until:
-                    raise StoreUnavailable(NO_ANSWER)
-                wanted = gen.send(ready)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+
+def in_time(gen: PQGen[T], until: float) -> Generator[Any, Any, T]:
+    """The driver's conversation with the server, until the time is up."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and _real.monotonic() > until:
+                raise StoreUnavailable(NO_ANSWER)
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result

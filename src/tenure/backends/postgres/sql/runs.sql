@@ -380,21 +380,6 @@ CROSS JOIN LATERAL (
 -- name: wake
 SELECT pg_notify(%(channel)s, %(topic)s);
 
--- name: wake_for_room
--- After `finish`, in a transaction that was lent: there is room, within a task's limit, for another run. If the
--- server's queue were full, the COMMIT would fail: no wake-up is worth that.
-WITH {limits}freed AS (
-    SELECT DISTINCT k.* FROM unnest(%(ids)s::bigint[]) AS u (id) CROSS JOIN LATERAL (
-        SELECT r.task FROM {schema}.run r WHERE r.id = u.id LIMIT 1) r
-    JOIN limits k ON k.name = r.task
-)
-SELECT pg_notify(%(channel)s, %(topic)s)
-WHERE pg_notification_queue_usage() < 0.9 AND EXISTS (
-    SELECT 1 FROM freed k WHERE {room} > 0 AND (
-        SELECT true FROM {schema}.run r
-        WHERE r.namespace = %(namespace)s AND coalesce(r.state, '') = 'waiting' AND r.ready
-          AND r.task = k.name LIMIT 1));
-
 -- name: claimed
 SELECT * FROM {schema}.run
 WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
