@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenure.backends.base import Backend, Lender
+from tenure.process.lanes import Lanes
 from tenure.process.loop_thread import LoopThread
 from tenure.process.threads import Threads
 from tenure.scheduler.claims import TransactionClaims
@@ -51,6 +52,8 @@ class Execution:
         self.lender = lender(backend, self._settings, store)
         if self.lender is not None:
             self.executor.transactional = Transactional(self.lender, self.executor.keep)
+            most = getattr(self.lender, "most", None)
+            self.executor.lanes = None if most is None else Lanes(self._pool, most)
 
     def _isolated(self) -> Isolation | None:
         """Most applications have no isolated tasks, and do not wait for what these need."""

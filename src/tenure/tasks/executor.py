@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenure.errors import Cancelled, ConfigError
+from tenure.process.lanes import Lanes
 from tenure.process.threads import Threads
 from tenure.settings import RESULT_LIMIT
 from tenure.tasks import stacks
@@ -63,6 +64,8 @@ class Executor:
         """The first is the outermost."""
         self.claims: Claims | None = None
         self.transactional: CallsTransactional | None = None
+        self.lanes: Lanes | None = None
+        """Where plain transactional functions run, if it is known how many can at a time."""
         self.isolation: Isolation | None = None
         """Without one, isolated tasks are executed as the others are."""
 
@@ -89,12 +92,16 @@ class Executor:
         context = contextvars.copy_context()
         context.run(current_run.set, run)
         time_limit = None if timeout is None else TimeLimit(run, timeout, here)
+        lanes = self.lanes if task.options.transactional else None
+        asked = here.time()
 
         def job() -> None:
             result: object = None
             kept: Kept | None = None
             error: BaseException | None = None
             run.stack = partial(stacks.of_thread, threading.get_ident())
+            if lanes is not None:
+                run.waited = here.time() - asked
             if run.cancelled:
                 error = NotBegun()
             else:
@@ -119,7 +126,7 @@ class Executor:
             else:
                 ended(error, kept if error is None else None)
 
-        self._threads.submit(job)
+        (self._threads if lanes is None else lanes).submit(job)
         if time_limit is not None:
             time_limit.start()
         return lambda: setattr(run, "cancelled", True)

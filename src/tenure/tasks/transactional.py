@@ -54,8 +54,9 @@ class Transactional:
     ) -> Any:
         begun = _real.monotonic()
         with self._lender.lend(timeout) as lent:
-            run.waited = _real.monotonic() - begun
-            if timeout is not None and run.waited > timeout:
+            waited = _real.monotonic() - begun
+            run.waited += waited
+            if timeout is not None and waited > timeout:
                 raise not_in_time(timeout)
             if run.cancelled:
                 raise NotBegun

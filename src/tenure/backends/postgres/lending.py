@@ -46,6 +46,7 @@ class PostgresLender:
     def __init__(self, database: Database, runs: PostgresRuns, most: int) -> None:
         self._database = database
         self._texts = LendingTexts(database, runs)
+        self.most = most
         self._places = Places(most)
         self._guard = threading.Lock()
         self._idle: list[Line] = []
