@@ -31,19 +31,26 @@ def notifications(clock: FakeClock) -> Notifications:
     return Notifications(clock)
 
 
+def notifying(file: str) -> list[str]:
+    return [t for t in statements(f"sql/{file}", "tenure").values() if "pg_notify(" in t]
+
+
 def test_every_notification_can_be_left_out() -> None:
-    found = [
-        text
-        for file in sorted(files(PACKAGE).joinpath("sql").iterdir(), key=str)
-        # Not statements of stores; and those whose only purpose is to notify.
-        if file.name not in ("copying.sql", "rights.sql", "session.sql", "wakeups.sql")
-        for text in statements(f"sql/{file.name}", "tenure").values()
-        if "pg_notify" in text
-    ]
-    assert len(found) == 12
+    # Not statements of stores; those whose only purpose is to notify; and those of the next test.
+    others = {"copying.sql", "rights.sql", "session.sql", "wakeups.sql", "lending.sql"}
+    files_of_stores = {file.name for file in files(PACKAGE).joinpath("sql").iterdir()} - others
+    found = [text for file in sorted(files_of_stores) for text in notifying(file)]
+    assert len(found) == 11
     for text in found:
         assert notifies(text)
         assert "pg_notify" not in quiet((text, {}))[0]
+
+
+def test_lent_transactions_look_whether_the_queue_is_full() -> None:
+    found = notifying("lending.sql")
+    assert found
+    for text in found:
+        assert f"pg_notification_queue_usage() < {NEARLY_FULL}" in text
 
 
 def test_silence_ends_with_one_try(notifications: Notifications, clock: FakeClock) -> None:

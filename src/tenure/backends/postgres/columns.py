@@ -6,7 +6,7 @@ else that a client does for a firing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 
@@ -39,25 +39,41 @@ class _MomentsDumper(Dumper):
         )
 
 
-psycopg.adapters.register_dumper(Moments, _MomentsDumper)
-
-
-def numbers(column: Iterable[int]) -> str:
+class Numbers(list[int]):
     """A column of whole numbers."""
-    return f"{{{','.join(map(str, column))}}}"
 
 
-def texts(column: Iterable[str | None]) -> str:
-    """A column of texts. Most are the same, so each is quoted once."""
-    quoted: dict[str | None, str] = {None: "NULL"}
-    items = []
-    for text in column:
-        item = quoted.get(text)
-        if item is None:
-            assert text is not None
-            item = quoted[text] = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        items.append(item)
-    return f"{{{','.join(items)}}}"
+class _NumbersDumper(Dumper):
+    oid = psycopg.adapters.types["int8"].array_oid
+
+    def dump(self, obj: Numbers) -> Buffer | None:
+        return f"{{{','.join(map(str, obj))}}}".encode()
+
+
+class Texts(list[str | None]):
+    """A column of texts."""
+
+
+class _TextsDumper(Dumper):
+    oid = psycopg.adapters.types["text"].array_oid
+
+    def dump(self, obj: Texts) -> Buffer | None:
+        encoding = self.connection.info.encoding if self.connection else "utf-8"
+        encoding = "utf-8" if encoding == "ascii" else encoding  # SQL_ASCII takes any bytes
+        quoted: dict[str | None, str] = {None: "NULL"}  # most are the same, so each is quoted once
+        items = []
+        for text in obj:
+            item = quoted.get(text)
+            if item is None:
+                assert text is not None
+                item = quoted[text] = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            items.append(item)
+        return f"{{{','.join(items)}}}".encode(encoding)
+
+
+psycopg.adapters.register_dumper(Moments, _MomentsDumper)
+psycopg.adapters.register_dumper(Numbers, _NumbersDumper)
+psycopg.adapters.register_dumper(Texts, _TextsDumper)
 
 
 def seldom(column: Sequence[str | None]) -> list[str | None]:

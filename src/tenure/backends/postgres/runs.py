@@ -12,7 +12,7 @@ import psycopg
 
 from tenure.backends.base import CANCELS, RUNS
 from tenure.backends.postgres.attempts import PostgresAttempts
-from tenure.backends.postgres.columns import numbers, texts
+from tenure.backends.postgres.columns import Numbers, Texts
 from tenure.backends.postgres.encodings import fitting, fitting_json
 from tenure.backends.postgres.events import PostgresEvents
 from tenure.backends.postgres.limits import Limits, left_over
@@ -214,8 +214,8 @@ class PostgresRuns(PostgresAttempts):
         if not results:
             return []
         columns = self._columns(results)
-        columns |= {name: numbers(columns[name]) for name in ("ids", "claims")}
-        columns |= {name: texts(columns[name]) for name in _TEXTS}
+        columns |= {name: Numbers(columns[name]) for name in ("ids", "claims")}
+        columns |= {name: Texts(columns[name]) for name in _TEXTS}
         if any(result.state is RunState.WAITING for result in results):
             self._scan_starts.forget()  # a run that is put back may be due before that
         # `mark` is a separate statement, to see what others committed while `finish` waited.

@@ -12,7 +12,7 @@ from typing import Any
 from psycopg.rows import DictRow
 
 from tenure.backends.base import LONGEST_WAIT, RUNS, SCHEDULES, UNSEQUENCED
-from tenure.backends.postgres.columns import Moments, numbers, seldom
+from tenure.backends.postgres.columns import Moments, Numbers, seldom
 from tenure.backends.postgres.errors import DIVISION_BY_ZERO, UNIQUE_VIOLATION, sqlstate
 from tenure.backends.postgres.moments import Beyond
 from tenure.backends.postgres.office import PostgresOffice, term_of
@@ -340,8 +340,8 @@ def _columns(firings: Sequence[Firing]) -> dict[str, Any]:
 _NOTHING: tuple[Any, ...] = (None, None, None)
 _NO_OCCURRENCE = ((None, None),)
 _COLUMNS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("uids", numbers),
-    ("versions", numbers),
+    ("uids", Numbers),
+    ("versions", Numbers),
     ("expected", Moments),
     ("nominals", Moments),
     ("dues", Moments),
@@ -351,5 +351,5 @@ _COLUMNS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("next_nominals", Moments),
     ("next_dues", Moments),
     ("anchored", seldom),
-    ("rows", numbers),
+    ("rows", Numbers),
 )
