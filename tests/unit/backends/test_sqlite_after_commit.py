@@ -50,7 +50,7 @@ async def at_rest(backend: SQLiteBackend) -> bool:
     """Is nothing asked any more? One look may be under way."""
     for _ in range(10):
         before = backend.queries
-        await asyncio.sleep(3 * after_commit.LOOK_EVERY)
+        await asyncio.sleep(3 * after_commit.LATEST)
         if backend.queries == before:
             return True
     return False

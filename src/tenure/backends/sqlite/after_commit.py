@@ -3,8 +3,8 @@
 SQLite does not report commits. But since the change, the user's connection has held the write lock.
 So the first commit that another connection sees is the user's own; or the user rolled back, it is
 another one, and the wake-up comes without a change. `PRAGMA data_version` on our connection tells
-whether there was a commit. It is asked every tenth of a second, only after such a change, and not
-for ever.
+whether there was a commit. It is asked only after such a change: soon, since most transactions end
+within milliseconds, then less and less often, and not for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tenure.backends.sqlite.wakeups import SQLiteWakeups
 from tenure.errors import TenureError
 from tenure.process.clock import SystemClock
 
-LOOK_EVERY = 0.1
+SOONEST, LATEST = 0.005, 0.1
+"""Seconds until the first look, and between those of a transaction that stays open."""
 AT_MOST = 60.0
 _real = SystemClock()  # users' transactions take real time
 
@@ -47,6 +48,7 @@ class Afterwards:
         self._changes: list[_Change] = []
         """Noted at once, on the thread of the change: the process may exit before the loop runs."""
         self._task: asyncio.Task[None] | None = None
+        self._step = SOONEST
         self._at_exit = False
 
     def send(self, topic: str) -> None:
@@ -74,12 +76,14 @@ class Afterwards:
             self._task.cancel()
 
     def _watch(self) -> None:
+        self._step = SOONEST
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._run(), name="tenure afterwards")
 
     async def _run(self) -> None:
         while self._changes:
-            await _real.sleep(LOOK_EVERY)
+            await _real.sleep(self._step)
+            self._step = min(1.5 * self._step, LATEST)
             with suppress(TenureError):
                 self._tell(await self._connection.read(_version), self._wakeups.send)
 
