@@ -32,6 +32,7 @@ BATCH = 1_000
 """How many are fired in a transaction."""
 STEP = timedelta(milliseconds=1)
 LONG_AGO = timedelta(hours=2)
+LONG = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,11 @@ class Waiting:
         for schedule in added:
             self._moved[schedule.name], self._at[schedule.name] = schedule, begin
 
-    async def fire(self, names: Sequence[str], each: int) -> None:
-        """So many occurrences of each of these, in one transaction: all of them wait."""
-        fired = await self.store.schedules.fire(FENCE, [self._firing(name, each) for name in names])
+    async def fire(self, names: Sequence[str], each: int, rest: timedelta | None = None) -> None:
+        """So many occurrences of each of these, in one transaction: all of them wait. Then the next
+        one is due, or it is due after that `rest`."""
+        firings = [self._firing(name, each, rest) for name in names]
+        fired = await self.store.schedules.fire(FENCE, firings)
         assert fired.fired == len(names) * each, fired
 
     async def execute(self, tasks: Sequence[str], limit: int) -> int:
@@ -93,14 +96,15 @@ class Waiting:
             count += len(results)
 
     async def fill(self, names: Sequence[str], each: int) -> None:
-        """The same in as many transactions as it takes."""
+        """The same in as many transactions as it takes. Then none of them is due for long."""
         portion = max(1, BATCH // len(names))
         for first in range(0, each, portion):
-            await self.fire(names, min(portion, each - first))
+            is_last = first + portion >= each
+            await self.fire(names, min(portion, each - first), LONG if is_last else None)
 
-    def _firing(self, name: str, count: int) -> Firing:
+    def _firing(self, name: str, count: int, rest: timedelta | None) -> Firing:
         schedule, begin = self._moved[name], self._at[name]
-        self._at[name] = end = begin + count * STEP
+        self._at[name] = end = begin + count * STEP + (rest or timedelta())
         moments = [begin + number * STEP for number in range(count)]
         occurrences = tuple(Planned(moment, moment) for moment in moments)
         return Firing(schedule.uid, schedule.version, begin, occurrences, None, end, end)
