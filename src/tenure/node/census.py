@@ -102,9 +102,10 @@ class Census(Service):
         nodes = _renewing(records)
         if now - self._begun < self.settings.ttl:  # after that its renewals tell
             nodes.discard(self._leader.predecessor or "")
-        hosts = {r.holder: r.host for r in records if r.holder is not None}
+        places = {r.holder: (r.host, r.pid) for r in records if r.holder is not None}
         candidates = nodes - {self._node()} - _that_only_execute(records)
-        others = deputies_among({node: hosts[node] for node in candidates}, hosts.get(self._node()))
+        ours = places.get(self._node() or "", (None, None))
+        others = deputies_among({node: places[node] for node in candidates}, ours)
         before = self._leader.notice
         changes = 0 if before is None else before.changes + (before.editions != editions)
         return Notice(fence.term, others, len(nodes), editions, changes)

@@ -6,9 +6,9 @@ store does not grow with the square of the cluster's size.
 
 **Deputies** watch the leader closely; all others wait for a wake-up or the ttl. There are at most
 `DEPUTIES`, chosen by rendezvous hashing: each node has a fixed rank, so that few deputies change
-when nodes come and go. They are on as many hosts as possible, other than the leader's first: a host
-that goes down with all its nodes should leave a deputy. In a small cluster, and as long as there is
-no notice, every node is one.
+when nodes come and go. They are on as many hosts as possible, and in as many processes, other than
+the leader's first: a host or a process that goes down with all its nodes should leave a deputy. In
+a small cluster, and as long as there is no notice, every node is one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from tenure.model import LeaseRecord
 from tenure.node.roster import Edition
 
 DEPUTIES = 3
+Place = tuple[str | None, int | None]
+"""The host and process of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,22 @@ def notice_in(record: LeaseRecord | None) -> Notice | None:
     return Notice(record.term, tuple(deputies), nodes, live, changes if type(changes) is int else 0)
 
 
-def deputies_among(hosts: Mapping[str, str | None], leaders: str | None = None) -> tuple[str, ...]:
-    """Of these nodes, each with its host, those with the first ranks; of a host that has one
-    already, such as the leader's, only if there is no other."""
-    ranked, used = sorted(hosts, key=_rank), Counter({leaders: 1})
+def deputies_among(places: Mapping[str, Place], leaders: Place = (None, None)) -> tuple[str, ...]:
+    """Of these nodes, those with the first ranks; of a host that has one already, such as the
+    leader's, only if there is no other, and so with processes."""
+    ranked = sorted(places, key=_rank)
+    hosts, processes = Counter({leaders[0]: 1}), Counter({leaders: 1})
     chosen: list[str] = []
+
+    def already(node: str) -> tuple[int, int]:
+        return hosts[places[node][0]], processes[places[node]]
+
     while ranked and len(chosen) < DEPUTIES:
-        node = min(ranked, key=lambda node: used[hosts[node]])  # the first of these, in order
+        node = min(ranked, key=already)  # the first of these, in order
         ranked.remove(node)
         chosen.append(node)
-        used[hosts[node]] += 1
+        hosts[places[node][0]] += 1
+        processes[places[node]] += 1
     return tuple(chosen)
 
 

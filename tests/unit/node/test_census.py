@@ -62,7 +62,7 @@ async def test_leader_makes_known_who_is_there() -> None:
     await world.node("dan", "other", "e9")
     assert await world.count() == Notice(
         1,
-        deputies_among(dict.fromkeys(["bob", "cat", "dan"])),
+        deputies_among(dict.fromkeys(["bob", "cat", "dan"], (None, None))),
         4,
         {"app": frozenset({"e1"}), "other": frozenset({"e9"})},
     )

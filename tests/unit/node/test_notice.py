@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tenure.model import LeaseRecord
-from tenure.node.notice import DEPUTIES, Notice, deputies_among, notice_in
+from tenure.node.notice import DEPUTIES, Notice, Place, deputies_among, notice_in
 
-NODES = dict.fromkeys([f"node-{number}" for number in range(100)])
+NODES: dict[str, Place] = {f"node-{number}": ("host", number) for number in range(100)}
 
 
 def record(info: dict[str, Any], term: int = 7) -> LeaseRecord:
@@ -51,13 +51,13 @@ def test_lease_without_a_notice_has_none() -> None:
 def test_deputies_are_few_and_the_same_in_any_order() -> None:
     chosen = deputies_among(NODES)
     assert len(set(chosen)) == DEPUTIES
-    assert deputies_among(dict.fromkeys(reversed(NODES))) == chosen
+    assert deputies_among({node: NODES[node] for node in reversed(NODES)}) == chosen
 
 
 def test_node_that_goes_changes_no_deputy_but_itself() -> None:
     chosen = deputies_among(NODES)
     for gone in NODES:
-        left = set(deputies_among({node: None for node in NODES if node != gone}))
+        left = set(deputies_among({node: NODES[node] for node in NODES if node != gone}))
         assert left >= set(chosen) - {gone}
 
 
@@ -75,9 +75,32 @@ def test_node_that_goes_changes_no_deputy_but_itself() -> None:
 def test_deputies_are_on_many_hosts_and_on_others_than_the_leader_first(
     others: dict[str, int], deputies: dict[str, int]
 ) -> None:
-    hosts = {f"{host}-{number}": host for host, count in others.items() for number in range(count)}
-    chosen = deputies_among(hosts, "a")
-    assert Counter(hosts[node] for node in chosen) == deputies
+    places: dict[str, Place] = {
+        f"{host}-{number}": (host, number)
+        for host, count in others.items()
+        for number in range(1, count + 1)
+    }
+    chosen = deputies_among(places, ("a", 0))
+    assert Counter(places[node][0] for node in chosen) == deputies
+
+
+@pytest.mark.parametrize(
+    ("others", "deputies"),
+    [
+        ({1: 40, 2: 40}, {1: 1, 2: 2}),
+        ({1: 40, 2: 1}, {1: 2, 2: 1}),
+        ({1: 40, 2: 40, 3: 40, 4: 40}, {2: 1, 3: 1, 4: 1}),
+        ({1: 40}, {1: 3}),
+    ],
+)
+def test_deputies_of_one_host_are_in_many_processes_and_in_others_than_the_leader_first(
+    others: dict[int, int], deputies: dict[int, int]
+) -> None:
+    places: dict[str, Place] = {
+        f"{pid}-{number}": ("host", pid) for pid, count in others.items() for number in range(count)
+    }
+    chosen = deputies_among(places, ("host", 1))
+    assert Counter(places[node][1] for node in chosen) == deputies
 
 
 def test_in_a_small_cluster_everybody_watches() -> None:
