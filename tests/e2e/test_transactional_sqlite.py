@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -148,6 +149,88 @@ def test_change_beside_its_own_transaction_is_refused_at_once(own_file: str, by:
         another.enqueue(elsewhere)  # it is over
     another.stop()
     engine.dispose()
+
+
+class OwnCursor(sqlite3.Cursor):
+    pass
+
+
+USES: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "execute": lambda connection: connection.execute("SELECT 1"),
+    "executemany": lambda connection: connection.executemany(insert(0), []),
+    "cursor": lambda connection: connection.cursor().execute("SELECT 1"),
+    "cursor's executemany": lambda connection: connection.cursor().executemany(insert(0), []),
+    "own cursor": lambda connection: connection.cursor(OwnCursor),
+    "in_transaction": lambda connection: connection.in_transaction,
+    "iterdump": lambda connection: list(connection.iterdump()),
+    "serialize": lambda connection: connection.serialize(),
+    "blobopen": lambda connection: connection.blobopen("orders", "id", 7, readonly=True).close(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_transaction_begins_when_the_connection_is_first_used(own_file: str, use: str) -> None:
+    with closing(sqlite3.connect(own_file.removeprefix("sqlite:///"))) as other, other:
+        other.execute("CREATE TABLE IF NOT EXISTS orders (id)")
+        other.execute("INSERT INTO orders (rowid, id) VALUES (7, CAST('x' AS BLOB))")
+    scheduler = a_scheduler(own_file)
+
+    def may_write() -> bool:
+        # The node writes, too, but for moments only.
+        with closing(sqlite3.connect(own_file.removeprefix("sqlite:///"), timeout=0.2)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlite3.Connection) -> list[bool]:
+        before = [may_write()]
+        with suppress(sqlite3.Warning), warnings.catch_warnings(action="ignore"):
+            USES[use](connection)
+        return [*before, may_write(), connection.in_transaction]
+
+    with scheduler:
+        assert scheduler.result(scheduler.enqueue(bill), 20) == [True, False, True]
+
+
+def test_task_that_does_not_use_its_connection_keeps_nobody_from_writing(own_file: str) -> None:
+    scheduler = a_scheduler(own_file)
+    begun, go_on = threading.Event(), threading.Event()
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlite3.Connection, uses: bool) -> None:
+        begun.set()
+        assert go_on.wait(20)
+        if uses:
+            connection.execute(insert(3))
+
+    with scheduler, closing(sqlite3.connect(own_file.removeprefix("sqlite:///"))) as other:
+        for uses in (True, False):
+            run = scheduler.enqueue(bill, kwargs={"uses": uses})
+            assert begun.wait(20)
+            with other:
+                other.execute(insert(4))
+            go_on.set()
+            assert ended(scheduler, run).state == "succeeded"
+            begun.clear()
+            go_on.clear()
+    assert orders(own_file) == [3, 4, 4]
+
+
+def test_cursor_that_was_made_past_the_connection_writes_nothing(own_file: str) -> None:
+    scheduler = a_scheduler(own_file)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlite3.Connection) -> None:
+        sqlite3.Cursor(connection).execute(insert(1))
+
+    with scheduler:
+        after = ended(scheduler, scheduler.enqueue(bill))
+    assert after.state == "failed"
+    assert "make cursors with connection.cursor()" in (after.error or "")
+    assert orders(own_file) == []
 
 
 KEPT: list[object] = []

@@ -175,6 +175,10 @@ class EngineTransaction:
         self._ending = False
 
     @property
+    def used(self) -> bool:
+        return True  # it begins before its task does
+
+    @property
     def path(self) -> Path:
         """Of the file, on SQLite."""
         return Path(self._store.path)  # type: ignore[attr-defined]

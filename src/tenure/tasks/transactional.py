@@ -2,7 +2,8 @@
 
 The task is called with a connection of the store, inside a transaction. When it has returned, its
 result is recorded as the last statement, if its claim is still the present one, and the transaction
-is committed. If anything goes wrong before that, all of it is rolled back.
+is committed. If anything goes wrong before that, all of it is rolled back. If the task has not used
+its connection, there is nothing to commit, and its run is recorded together with others.
 
 If the line breaks while it commits, nobody here knows what became of it. `Run.committed` is None
 then, and the worker asks the store: it reports the failure, which counts only if the run is still
@@ -69,9 +70,10 @@ class Transactional:
                     " something to await, after its transaction. Declare it with `async def`."
                 )
             _check_time(begun, timeout)
-            result = succeeded(run, self._keep(task, returned))
-            run.committed = None
-            _settle(run, lent.commit(result))
+            if lent.used:
+                result = succeeded(run, self._keep(task, returned))
+                run.committed = None
+                _settle(run, lent.commit(result))
         return returned
 
     async def _awaited(

@@ -79,10 +79,17 @@ class Joins(Protocol):
 
 
 class LentTransaction(Protocol):
-    """A transaction that has begun, on a connection that a task may use until it ends."""
+    """A transaction, on a connection that a task may use until it ends. Where that can be seen, it
+    begins when the task first uses its connection, and holds up nobody before that."""
 
     @property
     def connection(self) -> Any: ...
+
+    @property
+    def used(self) -> bool:
+        """Has it begun? If not, the task has written nothing, and its run may be recorded like any
+        other."""
+        ...
 
     def commit(self, result: Result) -> bool:
         """Record this success, as the last statement, and commit. False if (run, claim, node) is
@@ -96,7 +103,8 @@ class LentTransaction(Protocol):
 
 
 class AsyncLentTransaction(Protocol):
-    """The same for a coroutine."""
+    """The same for a coroutine, which cannot wait where it looks at an attribute: so it begins
+    before."""
 
     @property
     def connection(self) -> Any: ...

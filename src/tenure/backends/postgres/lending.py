@@ -70,7 +70,6 @@ class PostgresLender:
             line = self._idle_one() or self._connect()
             lent = Lent(self._texts, line, left or limit, self._patience)
             try:
-                lent.begin()
                 with explained(limit, psycopg.Error):
                     yield lent
             finally:

@@ -6,8 +6,6 @@ than to execute them. So they are prepared at the first end in a session, and on
 on. A task may have dropped them by DEALLOCATE ALL (the driver does that too, by itself): then the
 server is sent back to before the first of them, and they are prepared again. Behind a pooler, whose
 clients share sessions, they are sent as they are.
-
-If the task has sent nothing, its end is its beginning, too: one text is the whole transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from psycopg.pq.abc import PGconn
 
 from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.connections.session import (
-    BEGIN,
     FROM_17,
     settings,
     settings_of,
@@ -37,9 +34,9 @@ _MOST_MILLISECONDS = 2**31 - 1
 _VALUE = re.compile(r"%\((\w+)\)s")
 _RECORDING = {True: ("succeed", "give_way"), False: ("succeed", "mark", "wake")}
 """What is executed for each result, in this order: may the role call the function that marks?"""
-_CHECK, _SETTINGS = "check", "settings"
-"""What is executed before them: after a task that has used its connection, or one that has not."""
-PREPARED = {marks: 2 + len(recording) for marks, recording in _RECORDING.items()}
+_CHECK = "check"
+"""What is executed before them."""
+PREPARED = {marks: 1 + len(recording) for marks, recording in _RECORDING.items()}
 """How many statements of ours a session has."""
 
 
@@ -74,7 +71,6 @@ class LendingTexts:
         return ";\n".join(texts).replace("%(limit)s", str(milliseconds))
 
     def commit(self, line: Line, result: Result) -> str:
-        """After a task that has used its connection."""
         constraints, reset = self._sql["constraints"], self._sql["reset"]
         end = [self._recorded(line, result), "COMMIT", reset]
         if not line.alone:
@@ -88,23 +84,10 @@ class LendingTexts:
             begin = [constraints, self._sql["check"], self._prepare(line)]
         return ";\n".join([*begin, *end])
 
-    def unused(self, line: Line, result: Result) -> str:
-        """After a task that has not: its transaction has not begun yet."""
-        if not line.alone:
-            begin = self._set(line)[0]
-        else:
-            begin = _named(_SETTINGS) if line.prepared else self._prepare(line)
-        return ";\n".join([BEGIN, begin, self._recorded(line, result), "COMMIT"])
-
     def commit_again(self, line: Line, result: Result) -> str:
         """After `commit` found that the prepared statements are gone, or outdated."""
         line.prepared = False
         return f"ROLLBACK TO SAVEPOINT tenure_end;\n{self.commit(line, result)}"
-
-    def unused_again(self, line: Line, result: Result) -> str:
-        """The same after `unused`."""
-        line.prepared = False
-        return f"ROLLBACK;\n{self.unused(line, result)}"
 
     def _recorded(self, line: Line, result: Result) -> str:
         told, codec = self._runs.told(result), self._database.codec
@@ -124,9 +107,8 @@ class LendingTexts:
     def _prepare(self, line: Line) -> str:
         complete, again = self._set(line)
         check = f"{self._sql['check']}\n{self._sql['check_prepared']}"
-        texts = (_CHECK, f"{check}\n{again}"), (_SETTINGS, f"SELECT true\n{again}")
-        first = [_prepared(name, text, {})[0] for name, text in texts]
-        return ";\n".join(["DEALLOCATE ALL", *first, complete, self._recording[line.marks][1]])
+        first = _prepared(_CHECK, f"{check}\n{again}", {})[0]
+        return ";\n".join(["DEALLOCATE ALL", first, complete, self._recording[line.marks][1]])
 
     def _set(self, line: Line) -> tuple[str, str]:
         """All settings, and those that prepared statements need. Always the same on one server."""

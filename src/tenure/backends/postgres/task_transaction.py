@@ -111,23 +111,18 @@ class Lent:
         self._until = _real.monotonic() + limit
         self._patience = patience
         self._turn = threading.Lock()
-        self._used = False
+        self.used = False
         self._committed = False
         self.connection = LentConnection(line.pgconn)
         self.connection.prepare_threshold = None
         self.connection.until = _real.monotonic() + 1.05 * limit + patience
         self.connection.before_use = self._begin
 
-    def begin(self) -> None:
-        """Now, if it is not known yet whether there is a pooler: that decides how it ends."""
-        if self._line.alone is None:
-            self._begin()
-
     def _begin(self) -> None:
         with self._turn:
-            if self._used or self.connection.over:
+            if self.used or self.connection.over:
                 return
-            self._used = True
+            self.used = True
             limit = self._until - _real.monotonic()
             try:
                 begun = self._line.ask(self._texts.begin(self._line, limit), self._patience)
@@ -140,17 +135,16 @@ class Lent:
 
     def commit(self, result: Result) -> bool:
         texts, line = self._texts, self._line
+        self._begin()
         with self._turn:
             self.connection.over = True
-        text = texts.commit if self._used else texts.unused
         try:
             try:
-                done = line.ask(text(line, result), self._patience)
+                done = line.ask(texts.commit(line, result), self._patience)
             except psycopg.Error as error:
                 if not _unprepared(error, line):
                     raise
-                text = texts.commit_again if self._used else texts.unused_again
-                done = line.ask(text(line, result), self._patience)
+                done = line.ask(texts.commit_again(line, result), self._patience)
         except psycopg.Error as error:
             return _refused(error)
         self._committed = True
@@ -162,6 +156,8 @@ class Lent:
         with self._turn:
             self.connection.over = True
             self.connection.before_use = None
+        if not self.used:
+            return self._line.is_idle
         try:
             for text in _clearing(self._line, self._committed):
                 self._line.ask(text, self._patience)
@@ -230,7 +226,7 @@ def _only_ours(done: Sequence[PGresult], line: Line) -> bool:
     for answer in done:
         if answer.nfields > 2 and answer.fname(1) == b"prepared":
             return int(answer.get_value(0, 1) or 0) == PREPARED[line.marks]
-    return True  # the task has sent nothing
+    return False
 
 
 def _clearing(line: Line, committed: bool) -> list[str]:

@@ -1,10 +1,11 @@
 """Connections that are lent to transactional tasks on SQLite.
 
 A file has one writer, and heartbeats, ticks and results are writes too. So one such transaction is
-open at a time in a process, and it has a second. It takes the write lock when it begins: a
-transaction that reads first and writes later may find that it can no longer write. When its time is
-up, another thread interrupts it, rolls it back and makes the connection read-only, whatever the
-task is doing: the lock is free, and nothing that the task does later is written.
+open at a time in a process, and it has a second. It begins when the task first uses its connection,
+and takes the write lock at once: a transaction that reads first and writes later may find that it
+can no longer write. When its time is up, another thread interrupts it, rolls it back and makes the
+connection read-only, whatever the task is doing: the lock is free, and nothing that the task does
+later is written.
 
 Nothing of a task is left for the next: temporary tables, functions, pragmas (task_transaction.py).
 """
@@ -69,12 +70,11 @@ class SQLiteLender:
     def lend(self, limit: float | None) -> Iterator[LentFile]:
         left = self._places.take(limit)
         try:
-            self._pauses.give_way()
-            hold = self._hold if left is None else min(left, self._hold)
             lent = self._taken() or LentFile(self._path, self._conclude)
-            lent.begin(
+            lent.lend(
                 BEGIN_WITHIN if left is None else min(left, BEGIN_WITHIN),
-                hold,
+                self._hold if left is None else min(left, self._hold),
+                self._pauses.give_way,
                 partial(self._take_back, lent),
             )
         except BaseException:
@@ -94,8 +94,9 @@ class SQLiteLender:
             self._kept = lent
         if self._closed:
             self.close()
-        self._own[-1].writes += 1  # so that the log is copied back now and then
-        self._pauses.after(took)
+        if took:
+            self._own[-1].writes += 1  # so that the log is copied back now and then
+            self._pauses.after(took)
         self._places.give()
 
     def lend_async(self, limit: float | None) -> AbstractAsyncContextManager[AsyncLentTransaction]:

@@ -113,6 +113,7 @@ class Plain:
         return self._cursor().executemany(text, values)
 
     def _cursor(self) -> sqlite3.Cursor:
+        _ = self._connection.in_transaction  # one that is lent to a task begins its transaction
         # A plain cursor, whatever factories the user's connection has.
         cursor = sqlite3.Cursor(self._connection)
         cursor.row_factory = sqlite3.Row

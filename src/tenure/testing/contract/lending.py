@@ -31,6 +31,26 @@ class LendingContract:
         assert list(await harness.schedules.find(["effect"])) == ["effect"]
         assert await harness.finish([succeeded(run)]) == [True]
 
+    async def test_transaction_holds_up_nobody_until_it_is_used(self, harness: Harness) -> None:
+        run = await harness.claimed_run("a")
+        with lending(harness) as lender:
+            with lender.lend(None) as lent:
+                assert not lent.used
+                await harness.schedules.change([adding("another", None)])
+                effect(harness, lent.connection)
+                assert lent.used
+                assert lent.commit(succeeded(run))
+            with lender.lend(None) as lent:
+                assert not lent.used
+        found = await harness.schedules.find(["another", "effect"])
+        assert sorted(found) == ["another", "effect"]
+
+    async def test_transaction_that_was_not_used_is_committed(self, harness: Harness) -> None:
+        run = await harness.claimed_run("a")
+        with lending(harness) as lender, lender.lend(None) as lent:
+            assert lent.commit(succeeded(run, value="7"))
+        assert (await harness.run(run.id)).result == "7"
+
     async def test_what_is_not_committed_never_was(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
         with lending(harness) as lender:

@@ -39,8 +39,8 @@ SELECT pg_catalog.current_setting('tenure.lent')::pg_catalog.int4
 
 -- name: settings_again
 -- Those of `settings` that have an effect at the end of a transaction, on statements that are prepared. To
--- plan this takes the server longer than to execute it, so it is prepared too, with `check` or with SELECT before
--- it: with the user's search path, with which it is executed.
+-- plan this takes the server longer than to execute it, so it is prepared too, with `check` before it: with the
+-- user's search path, with which it is executed.
      , pg_catalog.set_config('search_path', %(path)s, true),
        CASE WHEN pg_catalog.starts_with(pg_catalog.current_setting('synchronous_commit'), 'off')
            THEN pg_catalog.set_config('synchronous_commit', 'local', true) END,
