@@ -79,7 +79,7 @@ class LendingTexts:
             # The savepoint is for `commit_again`. It is released at once, because what is written
             # in a savepoint costs more.
             savepoint, release = "SAVEPOINT tenure_end", "RELEASE tenure_end"
-            begin = [constraints, savepoint, _named(_CHECK), release]
+            begin = [constraints, savepoint, _named(_CHECK), self._set(line)[1], release]
         else:
             begin = [constraints, self._sql["check"], self._prepare(line)]
         return ";\n".join([*begin, *end])
@@ -105,10 +105,10 @@ class LendingTexts:
         return ";\n".join([recorded, *(_merged(line.pgconn, statement) for statement in told)])
 
     def _prepare(self, line: Line) -> str:
-        complete, again = self._set(line)
         check = f"{self._sql['check']}\n{self._sql['check_prepared']}"
-        first = _prepared(_CHECK, f"{check}\n{again}", {})[0]
-        return ";\n".join(["DEALLOCATE ALL", first, complete, self._recording[line.marks][1]])
+        first = _prepared(_CHECK, check, {})[0]
+        statements = [first, self._set(line)[0], self._recording[line.marks][1]]
+        return ";\n".join(["DEALLOCATE ALL", *statements])
 
     def _set(self, line: Line) -> tuple[str, str]:
         """All settings, and those that prepared statements need. Always the same on one server."""
@@ -117,10 +117,14 @@ class LendingTexts:
         if key not in self._settings:
             told = settings_of(database.longest, NAME, database.path, local=True)
             complete = f"{settings(version)}\n{self._sql['plan_once']}"
-            again = self._sql["settings_again"]
-            again += self._sql["settings_again_from_17"] if version >= FROM_17 else ""
-            texts = [_merged(line.pgconn, (text, told)) for text in (complete, again)]
-            self._settings[key] = texts[0], texts[1]
+            names = ["settings_again"]
+            if version >= FROM_17:
+                names.append("settings_again_from_17")
+            limits = {name: _literal(told[name]) for name in told if name.endswith("limit")}
+            again = _merged_in(
+                limits | {"path": database.path}, ";\n".join(self._sql[name] for name in names)
+            )
+            self._settings[key] = _merged(line.pgconn, (complete, told)), again
         return self._settings[key]
 
 
