@@ -1,5 +1,6 @@
-"""Transactional: how many tasks that do nothing, each in its own transaction with its run, end in a
-second? Beside it, in turns: bare transactions that write one row, over as many connections.
+"""Transactional: how many transactional tasks end in a second? Those that do nothing, and those that
+write one row, in one transaction with the result of their run. Beside them, in turns: bare
+transactions that write one row, over as many connections.
 
 The runs wait when their node begins, one with default settings and in a process of its own: it is
 timed from the first that starts to the last that has ended. The bare transactions are made by as
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,22 +35,27 @@ LEAST = 50.0
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     count, rounds = (200, 1) if quick else (5_000, 5)
-    ours: list[float] = []
-    bare: list[float] = []
+    found: dict[str, list[float]] = {"nothing": [], "writing": [], "bare": []}
     for number in range(1, rounds + 1):
-        with store.fresh() as url:
-            ours.append(_measure("tasks", url, count))
-            bare.append(_measure("bare", url, count))
-        say(f"{number} of {rounds}: {ours[-1]:,.0f} a second, bare {bare[-1]:,.0f}")
-    shares = [100 * mine / least for mine, least in zip(ours, bare, strict=True)]
+        for what, rates in found.items():
+            with store.fresh() as url:
+                rates.append(_measure(what, url, count))
+        nothing, writing, bare = (rates[-1] for rates in found.values())
+        told = f"{nothing:,.0f} a second that do nothing, {writing:,.0f} that write"
+        say(f"{number} of {rounds}: {told}, bare {bare:,.0f}")
     lines = connections("sqlite" if store.name == "sqlite" else "postgres")
-    return [
-        Figure(f"transactional: {count:,} tasks, {lines} connections", "/s", ours),
-        Figure(f"transactional: {count:,} bare transactions", "/s", bare),
-        Figure(
-            "transactional: tasks / bare transactions", "%", shares, LEAST, "median", least=True
-        ),
-    ]
+    bare_ones = found.pop("bare")
+    names = {"nothing": "tasks that do nothing", "writing": "tasks that write a row"}
+    figures = [Figure(f"transactional: bare, {lines} connections", "/s", bare_ones)]
+    for what, rates in found.items():
+        title = f"transactional: {names[what]}"
+        shares = [100 * mine / least for mine, least in zip(rates, bare_ones, strict=True)]
+        target = LEAST if what == "nothing" else None
+        figures += [
+            Figure(title, "/s", rates),
+            Figure(f"{title} / bare", "%", shares, target, "median", least=True),
+        ]
+    return figures
 
 
 def connections(store: str) -> int:
@@ -72,15 +79,24 @@ def _measure(what: str, url: str, count: int) -> float:
 
 def measure(what: str, url: str, count: int) -> float:
     """Seconds."""
-    return bare(url, count) if what == "bare" else tasks(url, count)
+    line = _connect(url)
+    line.execute("CREATE TABLE IF NOT EXISTS bare_row (n integer)")
+    line.commit()
+    line.close()
+    return bare(url, count) if what == "bare" else tasks(url, count, what)
 
 
-def work(connection: Any) -> None: ...
+def nothing(connection: Any) -> None: ...
 
 
-def tasks(url: str, count: int) -> float:
+def writing(connection: Any) -> None:
+    connection.execute("INSERT INTO bare_row VALUES (1)")
+
+
+def tasks(url: str, count: int, what: str) -> float:
+    work: Callable[[Any], None] = {"nothing": nothing, "writing": writing}[what]
     leader = Scheduler(url, concurrency=0)
-    leader.task(transactional=True)(work)
+    leader.task(name="work", transactional=True)(work)
     with leader:
         due = datetime.now(UTC) + timedelta(seconds=1 + count / 1_500)
         leader.add_many([NewSchedule(f"once-{n:05}", at(due), task="work") for n in range(count)])
@@ -89,7 +105,7 @@ def tasks(url: str, count: int) -> float:
             assert time.monotonic() < deadline, "not all were fired"
             time.sleep(0.2)
     scheduler = Scheduler(url)
-    scheduler.task(transactional=True)(work)
+    scheduler.task(name="work", transactional=True)(work)
     done, times = threading.Event(), [0.0, 0.0]
     ended = 0
 
@@ -113,8 +129,6 @@ def tasks(url: str, count: int) -> float:
 def bare(url: str, count: int) -> float:
     number = connections(url.partition(":")[0])
     lines = [_connect(url) for _ in range(number)]
-    lines[0].execute("CREATE TABLE IF NOT EXISTS bare_row (n integer)")
-    lines[0].commit()
     begun = time.monotonic()
     threads = [threading.Thread(target=_write, args=(line, count // number)) for line in lines]
     for thread in threads:
