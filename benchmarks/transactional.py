@@ -1,5 +1,5 @@
-"""Transactional: how many transactional tasks end in a second? Those that do nothing, and those that
-write one row, in one transaction with the result of their run. Beside them, in turns: bare
+"""Transactional: how many transactional tasks end in a second, that do nothing, and that
+write one row, in one transaction with the result of their run? Beside them, in turns: bare
 transactions that write one row, over as many connections.
 
 The runs wait when their node begins, one with default settings and in a process of its own: it is

@@ -35,7 +35,7 @@ PROMISED = {
     "cost": "cost: fired by 50, claimed by 20, claim + finish / fire",
     "crowd": "crowd: 2 nodes, kill -9 to first firing",
     "executed": "executed: share of memory",
-    "transactional": "transactional: tasks / bare transactions",
+    "transactional": "transactional: tasks that do nothing / bare",
     "events": "events: relayed / bare producer",
     "observe": "observe: executed, share",
     "pages": "pages: /schedules?facet=failing",

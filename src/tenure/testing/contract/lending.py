@@ -35,10 +35,11 @@ class LendingContract:
         run = await harness.claimed_run("a")
         with lending(harness) as lender:
             with lender.lend(None) as lent:
-                assert not lent.used
+                used = [lent.used]
                 await harness.schedules.change([adding("another", None)])
                 effect(harness, lent.connection)
-                assert lent.used
+                used.append(lent.used)
+                assert used == [False, True]
                 assert lent.commit(succeeded(run))
             with lender.lend(None) as lent:
                 assert not lent.used
