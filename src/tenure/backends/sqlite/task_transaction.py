@@ -16,12 +16,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any
 
-from tenure.backends.shared.lending import not_yours, too_late
+from tenure.backends.shared.lending import too_late
 from tenure.backends.sqlite.checkpoints import LAST_RESORT
 from tenure.backends.sqlite.connection import LONGEST_STEP, STEP, Connection, translate
+from tenure.backends.sqlite.lent_connection import LentConnection, execute, in_transaction
 from tenure.errors import TransactionLost
 from tenure.model import Result
 from tenure.process.clock import SystemClock
@@ -39,13 +39,6 @@ UNSEEN = (
 )
 Conclude = Callable[[Any, Result], bool]
 """Records a success, if its claim is still the present one. Takes a cursor."""
-_USES = "execute", "executemany", "iterdump", "serialize", "blobopen"
-"""Methods that use the connection. They leave nothing behind in it."""
-_HARMLESS = {
-    *(*_USES, "cursor", "in_transaction", "total_changes", "interrupt", "getlimit", "getconfig"),
-    *("backup", "row_factory", "text_factory", "isolation_level", "autocommit"),
-}
-"""What leaves nothing behind, either. The factories are compared in the end."""
 _LASTING = {
     *(sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA),
     *(sqlite3.SQLITE_CREATE_TEMP_INDEX, sqlite3.SQLITE_CREATE_TEMP_TABLE),
@@ -55,117 +48,6 @@ _LASTING = {
 _LOOKS = {"database_list", "table_info", "table_xinfo", "foreign_key_list", "index_list"}
 """Pragmas that do not."""
 _real = SystemClock()
-
-
-class LentCursor(sqlite3.Cursor):
-    def execute(self, *args: Any) -> Self:
-        self.connection.begin_if_not_begun()  # type: ignore[attr-defined]
-        return super().execute(*args)
-
-    def executemany(self, *args: Any) -> Self:
-        self.connection.begin_if_not_begun()  # type: ignore[attr-defined]
-        return super().executemany(*args)
-
-    def executescript(self, sql_script: str, /) -> NoReturn:
-        del sql_script
-        raise not_yours("executescript(), which commits first,")
-
-
-class LentConnection(sqlite3.Connection):
-    """What the task gets: it cannot end its transaction by a method."""
-
-    # Not in the dict, which has what tasks put there.
-    __slots__ = ("__dict__", "__weakref__", "before_use")
-    changed = False
-    """Has it something that the next task would find?"""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        self.before_use: Callable[[], None] | None = None
-        """Begins the transaction."""
-        # Each statement is prepared when it is executed: then SQLite asks whether it is allowed.
-        super().__init__(*args, **{**more, "cached_statements": 0})
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in ("isolation_level", "autocommit"):
-            raise not_yours(f"setting {name}")
-        super().__setattr__(name, value)
-
-    def begin_if_not_begun(self) -> None:
-        if self.before_use is not None:
-            self.before_use()
-
-    def cursor(self, factory: Any = None) -> Any:
-        if factory is None:
-            return super().cursor(LentCursor)
-        self.begin_if_not_begun()
-        return super().cursor(factory)
-
-    @property
-    def in_transaction(self) -> bool:
-        self.begin_if_not_begun()
-        return _in_transaction(self)
-
-    def set_authorizer(self, authorizer_callback: object) -> NoReturn:
-        del authorizer_callback
-        raise not_yours("set_authorizer()")
-
-    def commit(self) -> NoReturn:
-        raise not_yours("commit()")
-
-    def rollback(self) -> NoReturn:
-        raise not_yours("rollback()")
-
-    def close(self) -> NoReturn:
-        raise not_yours("close()")
-
-    def executescript(self, sql_script: str, /) -> NoReturn:
-        del sql_script
-        raise not_yours("executescript(), which commits first,")
-
-    def __enter__(self) -> Self:
-        raise not_yours("`with connection:`, which commits at its end,")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> Literal[False]:
-        return False
-
-
-def _in_transaction(connection: sqlite3.Connection) -> bool:
-    known: bool = vars(sqlite3.Connection)["in_transaction"].__get__(connection)
-    return known
-
-
-def _using(name: str) -> Callable[..., Any]:
-    def call(connection: LentConnection, *args: Any, **more: Any) -> Any:
-        connection.begin_if_not_begun()
-        return getattr(sqlite3.Connection, name)(connection, *args, **more)
-
-    return call
-
-
-def _lasting(name: str) -> Callable[..., Any]:
-    def call(connection: LentConnection, *args: Any, **more: Any) -> Any:
-        connection.changed = True
-        return getattr(sqlite3.Connection, name)(connection, *args, **more)
-
-    return call
-
-
-for _name in _USES:
-    if hasattr(sqlite3.Connection, _name):
-        setattr(LentConnection, _name, _using(_name))
-for _name in set(vars(sqlite3.Connection)) - vars(LentConnection).keys() - _HARMLESS:
-    if (
-        callable(getattr(sqlite3.Connection, _name))
-        and not _name.startswith("_")
-        and _name.islower()
-    ):
-        setattr(LentConnection, _name, _lasting(_name))
 
 
 class LentFile(Connection):
@@ -258,8 +140,8 @@ class LentFile(Connection):
             # Kept while the transaction is open: a child of a fork could not close it then.
             self._in_call.acquire()
             try:
-                _execute(file, "BEGIN IMMEDIATE")
-                _execute(file, "SAVEPOINT tenure_lent")
+                execute(file, "BEGIN IMMEDIATE")
+                execute(file, "SAVEPOINT tenure_lent")
             except BaseException as error:
                 self._in_call.release()
                 if not _is_busy(error) or _real.monotonic() > until:
@@ -272,7 +154,7 @@ class LentFile(Connection):
     def _set_up(self) -> None:
         file = self._sqlite
         file.row_factory = None
-        _execute(file, f"PRAGMA wal_autocheckpoint = {LAST_RESORT}").fetchone()
+        execute(file, f"PRAGMA wal_autocheckpoint = {LAST_RESORT}").fetchone()
         # An interrupt ends only what runs at that moment; this ends what begins right after it.
         sqlite3.Connection.set_progress_handler(file, lambda: self.late, STEPS)
         sqlite3.Connection.set_authorizer(file, self._allow)
@@ -291,7 +173,7 @@ class LentFile(Connection):
             return sqlite3.SQLITE_OK
         ends = action == sqlite3.SQLITE_TRANSACTION
         pragma = (first or "").lower() if action == sqlite3.SQLITE_PRAGMA else ""
-        if ends or pragma == "query_only" or not (self.late or _in_transaction(self._sqlite)):
+        if ends or pragma == "query_only" or not (self.late or in_transaction(self._sqlite)):
             self._refused = True
             return sqlite3.SQLITE_DENY
         if action in _LASTING and pragma not in _LOOKS:
@@ -376,9 +258,9 @@ class LentFile(Connection):
             file.interrupt()
             # First: what the task does next must not be written outside of its transaction.
             with suppress(sqlite3.Error):
-                _execute(file, "PRAGMA query_only = ON")
+                execute(file, "PRAGMA query_only = ON")
             with suppress(sqlite3.Error):  # it may have ended it itself
-                _execute(file, "ROLLBACK")
+                execute(file, "ROLLBACK")
             self._is_over()
 
     def _is_over(self) -> None:
@@ -392,11 +274,6 @@ class LentFile(Connection):
         if self._connection is not None:
             sqlite3.Connection.close(self._connection)
             self._connection = None
-
-
-def _execute(file: sqlite3.Connection, text: str) -> sqlite3.Cursor:
-    """Past the methods that a task has."""
-    return sqlite3.Connection.execute(file, text)
 
 
 def _is_busy(error: BaseException) -> bool:
