@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import replace
 
 import pytest
@@ -33,10 +34,12 @@ class LendingContract:
 
     async def test_transaction_holds_up_nobody_until_it_is_used(self, harness: Harness) -> None:
         run = await harness.claimed_run("a")
+        elsewhere = copy_context()  # what a task changes beside its own transaction is refused
         with lending(harness) as lender:
             with lender.lend(None) as lent:
                 used = [lent.used]
-                await harness.schedules.change([adding("another", None)])
+                change = harness.schedules.change([adding("another", None)])
+                await asyncio.create_task(change, context=elsewhere)
                 effect(harness, lent.connection)
                 used.append(lent.used)
                 assert used == [False, True]
