@@ -37,8 +37,9 @@ def test_its_node_fails_no_run_and_leaves_them_to_others(
     until(lambda: "executes nothing more" in caplog.text, "the node to say so")
     until(lambda: blocking.get_run(run).state == "waiting", "the run to be given back")
     later = blocking.enqueue(job)
-    with Scheduler(url) as other:
-        other.task(name="job")(lambda: "done")
+    other = Scheduler(url)
+    other.task(name="job")(lambda: "done")
+    with other:
         assert other.result(later, 30) == "done"
         assert other.result(run, 30) == "done"
     assert [attempt.outcome for attempt in blocking.attempts(run)] == ["put back"]

@@ -97,8 +97,7 @@ class Worker(Service):
         """Claimed in advance; started as soon as there is a slot."""
         self._give_back_at = float("inf")
         self._ahead = 0
-        """How many to claim in advance: as many short runs as ended from one claim to the next. It
-        is kept for the next burst."""
+        """How many to claim in advance: as many short runs as ended between the last two claims."""
         self._short = 0
         """How many short runs have ended since the last claim."""
         self._locks = RunLocks(self.facts, self.clock)
@@ -168,7 +167,8 @@ class Worker(Service):
         if self._stopping or node is None or not self._room or not names:
             if self._results.waiting:
                 await self._results.report()
-            return None  # woken by a finished run, a restored presence
+            # Woken by a finished run, a restored presence; not by a task that is declared later.
+            return None if names else self.settings.idle_poll
         if self._results.waiting and self.failing:
             await self._results.report()  # whatever makes claims fail must not hold results back
         if self.clock.monotonic() >= self._look_at:

@@ -11,6 +11,7 @@ from tenure.facts import RunFailed
 from tenure.model import (
     RunState,
 )
+from tenure.tasks.registry import Tasks
 from tenure.tasks.run import Run
 from tests.unit.node.services import names
 from tests.unit.node.working import World, fail, forever
@@ -31,6 +32,15 @@ async def test_waiting_run_is_claimed_executed_and_reported(world: World) -> Non
     assert (await world.run(run_id)).state is RunState.SUCCEEDED
     assert names(world.told) == ["run.started", "run.succeeded"]
     assert world.worker.running == []
+
+
+async def test_task_that_is_declared_later_is_executed_too(world: World) -> None:
+    await world.add()
+    world.worker._tasks = later = Tasks()
+    assert await world.step() == world.worker.settings.idle_poll
+    later.declare(lambda: None, name="job")
+    await world.step()
+    assert len(world.executed) == 1
 
 
 async def test_failure_is_recorded_with_its_traceback(world: World) -> None:

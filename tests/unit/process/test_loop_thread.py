@@ -88,17 +88,23 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-def test_a_loop_that_ends_does_not_wake_those_who_wait_for_the_next_one() -> None:
+def test_a_loop_that_ends_does_not_wake_those_who_wait_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_thread, "SETTLE", 30.0)
     thread, cancelled, ended = LoopThread(), threading.Event(), threading.Event()
+    next_one = threading.Event()
 
     async def slow_to_end() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
-            await asyncio.sleep(0.3)
+            while not next_one.is_set():  # noqa: ASYNC110 - set on another loop
+                await asyncio.sleep(0.01)
 
     async def until_the_first_has_ended() -> str:
+        next_one.set()
         await asyncio.to_thread(ended.wait, 30)
         await asyncio.sleep(0.1)
         return "its own result"
