@@ -64,7 +64,7 @@ def test_every_action_is_asked_done_told_and_on_record(browser: Browser) -> None
         watched(browser, f"{address}schedule?name=paused") as page,
     ):
         confirm(page, "Resume", "Resumed paused.")
-        assert page.url == f"{address}schedule?name=paused"
+        page.wait_for_url(f"{address}schedule?name=paused")
         page.reload()  # what was said is not said again
         expect(page.locator(".said")).to_have_count(0)
         assert done(scheduler.get("paused")).active

@@ -10,7 +10,7 @@ import asyncio
 import traceback
 from dataclasses import dataclass
 
-from tenure.errors import StoreError, StoreUnavailable
+from tenure.errors import StoreError
 from tenure.facts import Facts, ServiceFailed, StoreFailed, StoreRecovered
 from tenure.process.clock import Clock
 from tenure.settings import Settings
@@ -97,12 +97,10 @@ class Service:
 
     async def guarded_step(self) -> float | None:
         """A step. Of several failures in a row, the first of each kind is reported: a store that
-        does not answer may come back and refuse. Each is retried later."""
+        does not answer may come back, and say why it takes nothing. Each is retried later."""
         try:
             delay = await self.step()
-        except (StoreUnavailable, TimeoutError) as error:
-            return self._step_failed(StoreUnavailable, StoreFailed(self.label, why(error)))
-        except StoreError as error:
+        except (StoreError, TimeoutError) as error:
             return self._step_failed(type(error), StoreFailed(self.label, why(error)))
         except Exception as error:  # noqa: BLE001 - a loop that ended would be worse than any defect
             defect = ServiceFailed(self.label, traceback.format_exc(limit=-6))

@@ -67,19 +67,21 @@ async def test_of_failures_in_a_row_the_first_of_each_kind_is_told() -> None:
     service = Failing(Surroundings(SystemClock(), facts, SETTINGS))
     for _ in range(2):
         service.errors = [
-            StoreUnavailable("no connection"),
             TimeoutError(),
-            StoreError("this database was moved"),
-            StoreUnavailable("no connection"),
-            StoreError("this database was moved"),
+            StoreUnavailable("this database was moved"),
+            TimeoutError(),
+            StoreError("what is that?"),
+            StoreUnavailable("this database was moved"),
+            StoreError("what is that?"),
             SchemaMismatch("too old"),
             ZeroDivisionError(),
             ZeroDivisionError(),
         ]
         told.clear()
-        for _ in range(9):
+        for _ in range(10):
             await service.guarded_step()
         assert [type(fact) for fact in told] == [
+            StoreFailed,
             StoreFailed,
             StoreFailed,
             StoreFailed,
@@ -87,7 +89,8 @@ async def test_of_failures_in_a_row_the_first_of_each_kind_is_told() -> None:
             StoreRecovered,
         ]
         assert [fact.error for fact in told if isinstance(fact, StoreFailed)] == [
-            "no connection",
+            "no answer in time",
             "this database was moved",
+            "what is that?",
             "too old",
         ]
