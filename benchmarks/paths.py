@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, make_dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any, cast
 
 import psycopg
 from cronsim import CronSim
@@ -22,6 +24,7 @@ from benchmarks.stores import Store
 from tenure import Lease, Leases, cron, rrule
 from tenure.backends.postgres.columns import Moments
 from tenure.leases.keeping import Keeping
+from tenure.model import RunRecord
 from tenure.node.keeper import Held
 
 NOW = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
@@ -37,6 +40,7 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
             "cron that seldom matches: cronsim / ours": (*_seldom(), 2),
             "rrule of every second: dateutil / ours": (*_dense(), 20),
             "rrule with COUNT, read: dateutil / ours": (*_counted(), 1),
+            "a run's record: frozen dataclass / ours": (*_record(), 200),
             "locks: by Tenure's thread / on the caller's": (threaded, here, 20),
         }
         if store.name == "postgres":
@@ -85,6 +89,14 @@ def _counted() -> tuple[Path, Path]:
         lambda: rrulestr(text, dtstart=start)[-1],
         lambda: rrule(text, start=start).anchored(start),
     )
+
+
+def _record() -> tuple[Path, Path]:
+    """Made for every run that a node claims."""
+    names = [field.name for field in fields(RunRecord)]
+    frozen = make_dataclass("Frozen", names, frozen=True, slots=True)
+    values = cast("Any", range(len(names)))
+    return lambda: frozen(*values), lambda: RunRecord(*values)
 
 
 def _column() -> tuple[Path, Path]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tenure.facts.fact import Fact
+from tenure.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EventsDropped(Fact):
     """So many events were deleted because of their age, though a group or relay had not read
     them. They were older than so many seconds."""
@@ -19,7 +20,7 @@ class EventsDropped(Fact):
     older_than: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EventsRelayed(Fact):
     """A sink has confirmed so many events; sending took so many seconds. `traces` are those in
     which they were emitted."""
@@ -32,7 +33,7 @@ class EventsRelayed(Fact):
     traces: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RelayStalled(Fact):
     """Nothing gets through to the sink of this relay. Nothing is lost: it tries again and again."""
 
@@ -42,7 +43,7 @@ class RelayStalled(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RelayRecovered(Fact):
     """Events get through again, after so many seconds."""
 
@@ -51,7 +52,7 @@ class RelayRecovered(Fact):
     after: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RelayEnded(Fact):
     """The sink of this relay wants no more events, and says why. `tenure events relays --resume`
     lets the relay go on."""
@@ -62,7 +63,7 @@ class RelayEnded(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EventParked(Fact):
     """An event could not be delivered, and waits for an operator. If it holds, so do all later ones
     of its lane: mostly, those with the same topic and key."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, ClassVar
 
+from tenure.model.value import value
 from tenure.printable import field
 
 Listener = Callable[["Fact"], None]
 _logger = logging.getLogger("tenure.facts")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fact:
     """Something that happened on this node."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from tenure.facts.fact import Fact
+from tenure.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseAcquired(Fact):
     name = "lease.acquired"
     lease: str
@@ -16,7 +16,7 @@ class LeaseAcquired(Fact):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseTakenOver(Fact):
     """It was acquired from a holder that had not released it: dead, frozen, or cut off."""
 
@@ -31,7 +31,7 @@ class LeaseTakenOver(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseHeldElsewhere(Fact):
     """Wanted and not had: another holder has it. Not an error."""
 
@@ -42,7 +42,7 @@ class LeaseHeldElsewhere(Fact):
     holder: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseReleased(Fact):
     name = "lease.released"
     lease: str
@@ -50,7 +50,7 @@ class LeaseReleased(Fact):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseSuspended(Fact):
     """No renewal came through in time: until one does, the holder acts as if it had no lease."""
 
@@ -61,7 +61,7 @@ class LeaseSuspended(Fact):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseRestored(Fact):
     name = "lease.restored"
     lease: str
@@ -69,7 +69,7 @@ class LeaseRestored(Fact):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseLoss(Fact):
     name = "lease.lost"
     level = logging.WARNING
@@ -78,7 +78,7 @@ class LeaseLoss(Fact):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseOverrun(Fact):
     """Its work took longer than `max_time`: it is not renewed any more, and its code is told."""
 
@@ -90,7 +90,7 @@ class LeaseOverrun(Fact):
     max_time: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TookOffice(Fact):
     name = "leader.took_office"
     scope: str
@@ -98,7 +98,7 @@ class TookOffice(Fact):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeftOffice(Fact):
     name = "leader.left_office"
     scope: str

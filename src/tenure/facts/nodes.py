@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from tenure.facts.fact import Fact
+from tenure.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class StartStage(Fact):
     """A start begins this stage, of those in node/stages.py or of the application's own."""
 
@@ -17,7 +17,7 @@ class StartStage(Fact):
     stage: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class StartFailed(Fact):
     """A start ended at this stage; the caller of `start` gets the same error."""
 
@@ -27,7 +27,7 @@ class StartFailed(Fact):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NodeStarted(Fact):
     name = "node.started"
     node: str
@@ -35,13 +35,13 @@ class NodeStarted(Fact):
     tasks: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NodeStopped(Fact):
     name = "node.stopped"
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NodeUnready(Fact):
     """All its slots are taken by hung runs: it executes nothing until one of them ends."""
 
@@ -51,7 +51,7 @@ class NodeUnready(Fact):
     hung: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NodeReady(Fact):
     """It was unready, and has a slot again."""
 
@@ -60,7 +60,7 @@ class NodeReady(Fact):
     hung: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class StoreFailed(Fact):
     """The first of its kind among several failures in a row. The service tries again by itself."""
 
@@ -70,14 +70,14 @@ class StoreFailed(Fact):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class StoreRecovered(Fact):
     name = "store.recovered"
     service: str
     after: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ServiceFailed(Fact):
     """A defect of Tenure or of the store: the step is tried again, but needs a look."""
 

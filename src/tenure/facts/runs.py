@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import datetime
 
 from tenure.facts.fact import Fact
+from tenure.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunFact(Fact):
     run: int
     task: str
@@ -19,7 +19,7 @@ class RunFact(Fact):
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunStarted(RunFact):
     """Claimed, and its execution begins."""
 
@@ -28,7 +28,7 @@ class RunStarted(RunFact):
     lock: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LockAcquired(Fact):
     """A run begins, with its lock key: no other run of that key does until it is released."""
 
@@ -39,7 +39,7 @@ class LockAcquired(Fact):
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LockReleased(Fact):
     """The end of a run, or of this attempt, is on record: its lock key is free."""
 
@@ -51,27 +51,27 @@ class LockReleased(Fact):
     held: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunEnded(RunFact):
     """An attempt has come to its end, so many seconds after its begin; None if it had not begun."""
 
     took: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunSucceeded(RunEnded):
     name = "run.succeeded"
     took: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunFailed(RunEnded):
     name = "run.failed"
     level = logging.ERROR
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunCancelled(RunEnded):
     """It was cancelled while its node had it."""
 
@@ -79,7 +79,7 @@ class RunCancelled(RunEnded):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunRetried(RunEnded):
     """It failed and will be run again."""
 
@@ -89,7 +89,7 @@ class RunRetried(RunEnded):
     delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunGivenBack(RunFact):
     """It was claimed and not begun, since its node had no room or stops: it waits for another."""
 
@@ -98,7 +98,7 @@ class RunGivenBack(RunFact):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunHung(RunFact):
     """It was told to end and goes on. It keeps its claim, its lock key and its slot."""
 
@@ -107,7 +107,7 @@ class RunHung(RunFact):
     stack: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunRefused(RunEnded):
     """The result does not count: the run had been taken from this node, or its task had completed
     it in a transaction of its own and failed after that. `error` is what the task raised."""
@@ -117,7 +117,7 @@ class RunRefused(RunEnded):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunsRecovered(Fact):
     """A node died; its runs wait again or are recorded as lost; or as cancelled, if someone asked
     for that."""
@@ -130,7 +130,7 @@ class RunsRecovered(Fact):
     cancelled: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class HistoryBehind(Fact):
     """Less history is removed than becomes too old: the oldest is so many seconds too old."""
 

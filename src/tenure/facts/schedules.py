@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tenure.facts.fact import Fact
+from tenure.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Ticked(Fact):
     """A firing transaction was committed."""
 
@@ -23,7 +24,7 @@ class Ticked(Fact):
     took: float = field(default=0.0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class OccurrenceSkipped(Fact):
     name = "occurrence.skipped"
     level = logging.DEBUG
@@ -31,7 +32,7 @@ class OccurrenceSkipped(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ScheduleSetAside(Fact):
     """A stored schedule cannot be planned. The others fire; this one waits to be mended."""
 
@@ -41,7 +42,7 @@ class ScheduleSetAside(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SchedulePutOff(Fact):
     """Newer code wrote its trigger, and it waits for a leader that knows it; or its firing failed
     three times in a transaction of its own. The others fire."""
@@ -52,7 +53,7 @@ class SchedulePutOff(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ScheduleReplaced(Fact):
     """The code declares it otherwise than it was stored, and no newer live edition objects."""
 
@@ -62,7 +63,7 @@ class ScheduleReplaced(Fact):
     edition: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ScheduleOrphaned(Fact):
     """No live node of its app declares it any more: it is paused."""
 
@@ -73,7 +74,7 @@ class ScheduleOrphaned(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ScheduleRevived(Fact):
     """It was orphaned, and is declared again: it goes on from now."""
 
@@ -83,7 +84,7 @@ class ScheduleRevived(Fact):
     edition: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClockJumped(Fact):
     """The store's clock jumped against the boot clock; forward, firing is held until confirmed."""
 
@@ -93,7 +94,7 @@ class ClockJumped(Fact):
     held: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClockSkew(Fact):
     """By how many seconds this node's clock is ahead of the store's, give or take `within`."""
 
@@ -103,7 +104,7 @@ class ClockSkew(Fact):
     within: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClockSkewed(Fact):
     """That is more than the limit. Nothing depends on it, but its log has other times."""
 
@@ -113,7 +114,7 @@ class ClockSkewed(Fact):
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClockAccepted(Fact):
     """The jump lasted, or went away: firing goes on."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from tenure.model.choices import AttemptOutcome
+from tenure.model.value import value
 
 FIRST_ATTEMPTS, LAST_ATTEMPTS = 10, 90
 """How many attempts of a run stay on record, if it has more: so many of the first, and of the last.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Report:
     """What the present attempt of a run has told so far. The whole of it: a later report takes the
     place of an earlier one."""
@@ -25,7 +25,7 @@ class Report:
     """How many bytes are missing in the middle of the log."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Attempt:
     """An attempt of a run: one that did not succeed, or that has told something."""
 

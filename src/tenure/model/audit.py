@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from tenure.model.value import value
 from tenure.printable import one_line, storable
 
 DONE = "done"
@@ -13,7 +13,7 @@ LONGEST_WORD, LONGEST_TEXT = 200, 500
 """How many characters of each part of a line are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NewAction:
     """A change that was asked for. Each part is one printable line, cut if it is long."""
 
@@ -34,7 +34,7 @@ class NewAction:
         object.__setattr__(self, "detail", audited(self.detail))
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AuditLine:
     """A line of the audit."""
 

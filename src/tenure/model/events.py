@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from datetime import datetime
 from typing import Any
+
+from tenure.model.value import value
 
 PARTITIONS = 16
 """Into so many parts the keys of a topic are divided, for the consumers of a group to share."""
@@ -17,7 +19,7 @@ HEADER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """The name of a header."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Event:
     """Something that happened, for others to hear of. It is checked when it is emitted."""
 
@@ -34,7 +36,7 @@ class Event:
     """For those who pass it on. Names and values are texts."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Content:
     """What an event says, checked and in the form in which it is stored."""
 
@@ -47,7 +49,7 @@ class Content:
     """As JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NewEvent:
     """An event to be stored."""
 
@@ -60,7 +62,7 @@ class NewEvent:
     traceparent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LoggedEvent:
     """An event as the log has it. With `source`, its `id` is unique, and a repeat has the same."""
 
@@ -101,7 +103,7 @@ def logged_event(*values: Any) -> LoggedEvent:
     return event
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EventGroup:
     """Consumers that share the events of a topic, and how far they have come."""
 
@@ -120,7 +122,7 @@ class EventGroup:
 UNREAD_COUNTED = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class PrunedEvents:
     """What a call of `EventStore.trim` deleted, or would."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from tenure.model.choices import Kind, OccurrenceState
 from tenure.model.schedules import Missed
+from tenure.model.value import value
 
 
 class DueSchedule(NamedTuple):
@@ -36,7 +36,7 @@ class DueSchedule(NamedTuple):
     """What it fires. A word that this code does not know was written by newer code."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class DueBatch:
     """What is due by the store's clock, or soon, and when the next of the others will be."""
 
@@ -74,7 +74,7 @@ class Firing(NamedTuple):
     """Its schedule has no further time, and is not to be kept: `at(…, keep=False)`."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fault:
     """A due schedule that cannot be planned or fired, and why. It is set aside, or put off `until`
     then: another node may be able to plan it, or the store may accept it later."""
@@ -87,7 +87,7 @@ class Fault:
     """It is put off only if this is still its next nominal time; None: if it has none yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fired:
     """What a firing transaction did."""
 
@@ -97,7 +97,7 @@ class Fired:
     stale: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Occurrence:
     """A schedule at a nominal time, accounted for. A missed stretch is `nominal` to `last`."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
+
+from tenure.model.value import value
 
 HIGHEST_TERM = 2**53 - 1
 """A greater one was never granted: it was put there by hand. Every store counts exactly up to this,
@@ -15,7 +17,7 @@ UNKNOWN_TTL = 60.0
 """The ttl of a fenced lease whose record does not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Holder:
     """What may hold leases: one start of one process, never a host alone.
 
@@ -31,7 +33,7 @@ class Holder:
     started: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Takeover:
     """From whom a lease was taken that had not been released, and why."""
 
@@ -43,7 +45,7 @@ class Takeover:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Grant:
     """A lease as its holder knows it. Renewing and releasing match holder *and* term."""
 
@@ -55,7 +57,7 @@ class Grant:
     """None if the lease was free, or the holder's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaseRecord:
     """A lease as the store has it. The times are for people; only the store judges `live`."""
 
@@ -81,7 +83,7 @@ class LeaseRecord:
     as unknown, and the lease is judged on the safe side."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Tenure:
     """A line of a lease's history: who held it, from when to when, and why it ended."""
 
@@ -95,7 +97,7 @@ class Tenure:
     end: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Forgotten:
     """What a call of `LeaseStore.forget` did."""
 
@@ -110,7 +112,7 @@ DELETED = "its lease was deleted"
 """Why a line of history ended, if the lease's record was missing when the next holder came."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fence:
     """The right under which a leader writes: a term and its holder, within a scope."""
 

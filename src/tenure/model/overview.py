@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tenure.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Sought:
     """What is None does not matter."""
 
@@ -28,7 +28,7 @@ FACET_VALUES = 20
 """How many tenants, and how many apps, are counted: the first ones by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Facets:
     """How many schedules there are of each kind. Each count ends at `FACET_COUNTED` + 1."""
 

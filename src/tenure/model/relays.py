@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from tenure.model.events import LoggedEvent
+from tenure.model.value import value
 
 
 class Lane(NamedTuple):
@@ -19,7 +19,7 @@ class Lane(NamedTuple):
     """Its position, if only that event is meant."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class HeldLane:
     """A lane that is behind the cursor, and why. Stored with the cursor."""
 
@@ -34,7 +34,7 @@ class HeldLane:
     """It waits for an operator."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Parked:
     """An event that was passed over, because its tries are used up and `skip` is chosen."""
 
@@ -43,7 +43,7 @@ class Parked:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Acknowledgement:
     """What is to be stored, in one transaction, before the next send."""
 
@@ -62,7 +62,7 @@ class Acknowledgement:
     """Why the sink wants no more events, if it said so."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RelayProgress:
     """How far a relay has come: what it goes on from."""
 
@@ -75,7 +75,7 @@ class RelayProgress:
     """Grows whenever an operator changes something."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RelayStatus:
     """A relay, for people."""
 
@@ -104,7 +104,7 @@ class RelayStatus:
     """When it last delivered something, or failed to."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ParkedEvent:
     """An event that a relay could not deliver, and that waits for an operator."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from tenure.model.attempts import Report
 from tenure.model.choices import AttemptOutcome, Kind, OnCrash, RunState
 from tenure.model.events import NewEvent
 from tenure.model.keywords import read_keywords
+from tenure.model.value import value
 
 CANCELLED_WAITING = "cancelled while it waited"
 """What is recorded of a run that is cancelled before a node has it, or between two attempts."""
@@ -35,7 +36,7 @@ SECONDS_MOST = 366 * 100 * 86_400
 """100 years, as of intervals: a date that far away can still be reckoned with."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RunRecord:
     """A run as the store has it."""
 
@@ -86,7 +87,7 @@ class RunRecord:
         return read_keywords(self.arguments, f"run {self.id}")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NewRun:
     """A run to be added that belongs to no schedule. Due `at` that time, or in `delay` seconds."""
 
@@ -104,7 +105,7 @@ class NewRun:
     traceparent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClaimBatch:
     """Runs that this node has claimed, in the order in which to begin them, and when the next
     waiting one is due."""
@@ -120,7 +121,7 @@ class ClaimBatch:
     """The runs of those results that a user's transaction has locked: report these again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Result:
     """How a claim ended. It counts only if (run, claim, node) is still the present claim.
 
@@ -163,7 +164,7 @@ class Result:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Recovered:
     """What became of a dead node's runs."""
 
@@ -172,7 +173,7 @@ class Recovered:
     cancelled: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Pruned:
     """What a call of `RunStore.prune` deleted, or would."""
 

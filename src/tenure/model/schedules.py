@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tenure.model.choices import CatchUp, OnCrash, Overlap
 from tenure.model.events import Content
 from tenure.model.keywords import read_keywords
+from tenure.model.value import value
 
 if TYPE_CHECKING:
     from tenure.triggers import Trigger
@@ -23,7 +24,7 @@ OWN_LOCK = "schedule:"
 runs would hold up the owner's."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ScheduleSpec:
     """What a user says about a schedule. `trigger` is its JSON text, anchored."""
 
@@ -57,7 +58,7 @@ class ScheduleSpec:
         return "task" if self.event is None else "event"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Schedule:
     """A stored schedule: what the user said, and how far its plan has come."""
 
@@ -99,7 +100,7 @@ class Schedule:
         return load(self.spec.trigger)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Missed:
     """A stretch of occurrences that will not be fired: one row, however long."""
 
@@ -108,7 +109,7 @@ class Missed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Change:
     """A schedule to add, or to put in place of one that was read before."""
 
@@ -121,7 +122,7 @@ class Change:
     missed: Missed | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class OnFailure:
     """The run that is added when a run of a task has failed or is lost for good."""
 
@@ -133,7 +134,7 @@ class OnFailure:
     on_crash: OnCrash = OnCrash.RERUN
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TaskRule:
     """What the newest live edition says about a task, for all nodes to follow."""
 
@@ -142,7 +143,7 @@ class TaskRule:
     on_failure: OnFailure | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Edition:
     """All that the code of an app declares, in one version of that code."""
 
@@ -159,7 +160,7 @@ class Edition:
     """What it says about each of its tasks."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Declared:
     """What the store has of an app: its schedules, its editions from old to new, and the rules of
     its tasks that are in force."""

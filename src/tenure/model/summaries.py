@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from datetime import datetime
 
 from tenure.model.choices import RunState
+from tenure.model.value import value
 
 LATE_BOUNDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0)
 """Seconds. A class of lateness ends at each, and a last one has what is later."""
@@ -20,7 +20,7 @@ REMEMBERED = 200
 _BAD = (RunState.FAILED, RunState.LOST)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Ended:
     """A run that has ended, as much of it as summaries need."""
 
@@ -32,7 +32,7 @@ class Ended:
     """Its class of lateness."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ScheduleSummary:
     """What the runs of a schedule came to."""
 
@@ -67,7 +67,7 @@ class ScheduleSummary:
         return ScheduleSummary(self.uid, failing, run.state, run.ended_at, tuple(late))
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Bucket:
     """How many runs ended within `BUCKET` seconds, by class of lateness; `UNTIMED` is the last."""
 
@@ -75,7 +75,7 @@ class Bucket:
     ended: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Advanced:
     """What a step of summarising has done."""
 

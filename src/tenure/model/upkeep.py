@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from tenure.model.value import value
 
 BACKLOG_COUNTED = 100_000
 """Where the counts of a `Backlog` end: more than that is too much, however much it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Backlog:
     """How much work is waiting, by the store's clock, and which term is in office. Each count ends
     at `BACKLOG_COUNTED`."""
@@ -33,7 +34,7 @@ class Severity(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Finding:
     """The outcome of one check of `tenure doctor`: what was found, and what to do about it."""
 
@@ -43,7 +44,7 @@ class Finding:
     remedy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Pending:
     """The migrations that a store lacks: their names, and SQL that applies them by hand."""
 
@@ -51,7 +52,7 @@ class Pending:
     sql: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RoleScript:
     """Commands that give each kind of user the rights it needs, and what to do with them."""
 
