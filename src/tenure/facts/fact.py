@@ -60,6 +60,7 @@ class Facts:
         heard = self._heard.get(kind.name)
         if heard is None:
             heard = [to[1:] for to in self._listeners if fnmatchcase(kind.name, to[0])]
+            heard.sort(key=lambda to: not to[1])  # `heard` then need not ask the log first
             self._heard[kind.name] = heard
         return heard
 

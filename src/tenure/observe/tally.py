@@ -28,8 +28,9 @@ class Histogram:
         self.total = 0.0
 
     def add(self, *values: float) -> None:
+        bounds, counts = self.bounds, self.counts
         for value in values:
-            self.counts[bisect_left(self.bounds, value)] += 1
+            counts[bisect_left(bounds, value)] += 1
         self.total += sum(values)
 
 
