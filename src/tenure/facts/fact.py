@@ -13,6 +13,8 @@ from tenure.model.value import value
 from tenure.printable import field
 
 Listener = Callable[["Fact"], None]
+_Hearing = tuple[Listener, bool, logging.Logger | None]
+"""A listener, whether it is called at once, and its logger if it is the log."""
 _logger = logging.getLogger("tenure.facts")
 
 
@@ -37,7 +39,9 @@ class Facts:
 
     def __init__(self, defer: Callable[[Callable[[], None]], None] | None = None) -> None:
         self._listeners: list[tuple[str, Listener, bool]] = []
-        self._heard: dict[str, list[tuple[Listener, bool]]] = {}
+        self._heard: dict[str, list[_Hearing]] = {}
+        """By the name of a fact. The log does not want most facts of most programs: those are not
+        worth making, nor waking a thread for."""
         self._defer = defer
 
     def on(self, pattern: str, listener: Listener, *, at_once: bool = False) -> None:
@@ -51,23 +55,27 @@ class Facts:
     def heard(self, kind: type[Fact]) -> bool:
         """Does anybody listen to such facts? For those that are told of every run: making one for
         nobody costs more than asking."""
-        for listener, _ in self._listeners_of(kind):
-            if listener is not log or _logger_of(kind).isEnabledFor(kind.level):
+        for _, _, logger in self._listeners_of(kind):
+            if logger is None or logger.isEnabledFor(kind.level):
                 return True
         return False
 
-    def _listeners_of(self, kind: Fact | type[Fact]) -> list[tuple[Listener, bool]]:
+    def _listeners_of(self, kind: Fact | type[Fact]) -> list[_Hearing]:
         heard = self._heard.get(kind.name)
         if heard is None:
-            heard = [to[1:] for to in self._listeners if fnmatchcase(kind.name, to[0])]
+            heard = [
+                (listener, at_once, _logger_of(kind) if listener is log else None)
+                for pattern, listener, at_once in self._listeners
+                if fnmatchcase(kind.name, pattern)
+            ]
             heard.sort(key=lambda to: not to[1])  # `heard` then need not ask the log first
             self._heard[kind.name] = heard
         return heard
 
     def tell(self, fact: Fact) -> None:
-        for listener, at_once in self._listeners_of(fact):
-            if listener is log and not _logger_of(fact).isEnabledFor(fact.level):
-                continue  # most facts of most programs: not worth waking a thread for
+        for listener, at_once, logger in self._listeners_of(fact):
+            if logger is not None and not logger.isEnabledFor(fact.level):
+                continue
             if at_once or self._defer is None:
                 _deliver(listener, fact)
             else:

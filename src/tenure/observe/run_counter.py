@@ -65,9 +65,9 @@ class RunCounter:
 
     def _count(self, clock: Clock) -> None:
         started, ended = _taken(self._started), _taken(self._ended)
-        self._lateness.add(*(fact.late if fact.late > 0 else 0.0 for fact in started))
-        self._duration.add(*(fact.took for fact in ended if fact.took is not None))
-        for (kind, task), number in Counter((type(fact), fact.task) for fact in ended).items():
+        self._lateness.add(*[fact.late if fact.late > 0 else 0.0 for fact in started])
+        self._duration.add(*[fact.took for fact in ended if fact.took is not None])
+        for (kind, task), number in Counter([(type(fact), fact.task) for fact in ended]).items():
             self._tally.count(c.RUNS, _OUTCOMES[kind], task, by=number)
             if kind is RunSucceeded:
                 self.succeeded[task] = clock.monotonic()
