@@ -376,8 +376,9 @@ def test_server_ends_short_statements_that_take_too_long_together(
         nonlocal statements
         execute = connection.execute if by == "its own" else connection.exec_driver_sql
         execute(insert(19))
-        for statements in range(400):
+        for _ in range(400):
             execute("SELECT pg_sleep(0.05)")
+            statements += 1
 
     with scheduler:
         after = ended(scheduler, scheduler.enqueue(bill))
