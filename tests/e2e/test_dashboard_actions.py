@@ -166,6 +166,22 @@ def test_click_counts_though_the_page_changes_between_press_and_release(browser:
         expect(page.locator("#live")).to_have_text("live")
 
 
+def test_dialogs_open_close_and_act_before_the_script_is_there(browser: Browser) -> None:
+    with (
+        filled(allow_changes=True) as (scheduler, address),
+        watched(browser, f"{address}login", but="ERR_FAILED") as page,
+    ):
+        page.route("**/tenure.js", lambda route: route.abort())
+        page.goto(f"{address}schedule?name=paused")
+        for button in ("Resume", "Change when …", "Change policies …", "Backfill …"):
+            page.get_by_role("button", name=button, exact=True).click()
+            page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+            expect(page.get_by_role("dialog")).to_have_count(0)
+        confirm(page, "Resume", "Resumed paused.")
+        confirm(page, "Pause", "Paused paused.", reason="stocktaking")
+        assert not done(scheduler.get("paused")).active
+
+
 def test_text_that_is_marked_stays_so_and_the_page_says_what_waits_for_it(browser: Browser) -> None:
     with (
         filled() as (_, address),

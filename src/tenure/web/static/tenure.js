@@ -152,7 +152,7 @@ document.addEventListener("visibilitychange", () => (document.hidden ? disconnec
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", connect);
 
-// `/` goes to the search; dialogs and forms without a line of script in the page.
+// `/` goes to the search.
 document.addEventListener("keydown", (event) => {
   const search = document.querySelector("input[type=search]");
   if (event.key === "/" && search && !event.target.closest("input, textarea, select")) {
@@ -161,10 +161,13 @@ document.addEventListener("keydown", (event) => {
     search.select();
   }
 });
+// Browsers open and close dialogs by themselves (`command`), also before this script is there; those
+// from before 2025 do not, and none marks what is to be overwritten.
 document.addEventListener("click", (event) => {
-  const opener = event.target.closest("[data-dialog]");
-  if (opener) unfold(document.getElementById(opener.dataset.dialog));
-  if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+  const button = event.target.closest("button[commandfor]");
+  const dialog = button && document.getElementById(button.getAttribute("commandfor"));
+  if (button?.getAttribute("command") === "show-modal") unfold(dialog);
+  else dialog?.close();
 });
 function unfold(dialog) {
   dialog.showModal();
