@@ -27,7 +27,6 @@ from tenure.model.events import (
     LoggedEvent,
     NewEvent,
     PrunedEvents,
-    logged_event,
     occurrence_event,
 )
 from tenure.model.firing import DueBatch, DueSchedule, Fault, Fired, Firing, Occurrence, Planned
@@ -195,7 +194,6 @@ __all__ = [
     "audited",
     "first_of",
     "lateness_class",
-    "logged_event",
     "occurrence_event",
     "subject_of",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields, make_dataclass
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -87,20 +87,6 @@ class LoggedEvent:
     in the log, it is the position, which is greater than every number before. 0 without a key."""
     traceparent: str | None
     recorded_at: datetime
-
-
-_Unfrozen: Any = make_dataclass(
-    "_Unfrozen", [(each.name, each.type) for each in fields(LoggedEvent)], slots=True
-)
-
-
-def logged_event(*values: Any) -> LoggedEvent:
-    """`LoggedEvent(*values)`, in a quarter of the time: a frozen class sets its fields one by one
-    past its own guard. Relays and consumers make one for each event that they read."""
-    made = _Unfrozen(*values)
-    made.__class__ = LoggedEvent
-    event: LoggedEvent = made
-    return event
 
 
 @value(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from tenure.model import (
     LoggedEvent,
     NewEvent,
     ScheduleSpec,
-    logged_event,
 )
 from tenure.printable import brief
 from tenure.process.clock import EPOCH
@@ -43,7 +42,7 @@ def logged(row: Row, when: When) -> LoggedEvent:
      position, key_number, trace, at) = _COLUMNS(row)
     # fmt: on
     recorded = as_moment(at, when) or EPOCH
-    return logged_event(
+    return LoggedEvent(
         identity if isinstance(identity, str) else as_text(identity),
         topic if isinstance(topic, str) else as_text(topic),
         kind if isinstance(kind, str) else as_text(kind),
