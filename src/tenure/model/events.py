@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -19,9 +19,12 @@ HEADER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """The name of a header."""
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, for others to hear of. It is checked when it is emitted."""
+    """Something that happened, for others to hear of. It is checked when it is emitted.
+
+    Users make and subclass it, so at run time, too, nothing changes one.
+    """
 
     topic: str
     """Whom it concerns: readers follow a topic."""

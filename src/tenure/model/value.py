@@ -2,7 +2,9 @@
 
 Type checkers read that as `@dataclass(frozen=True, slots=True)`, and refuse to change one. At run
 time nothing does: to guard its fields, a frozen dataclass sets each by a call of its own when it is
-made: that takes five times as long, and some are made for every run (docs/adr/0034).
+made: that takes five times as long, and some are made for every run (docs/adr/0034). So nobody may
+change what others have as well: listeners share a fact, the memory store hands out what it keeps,
+and a relay goes by the events that its sink was given.
 """
 
 from __future__ import annotations

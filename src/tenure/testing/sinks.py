@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -122,8 +123,10 @@ class SinkContract:
             ),
             event(2, key=None, subject=None, data="null"),
         ]
+        given = deepcopy(sent)
         async with opened(harness) as sink:
-            assert verdicts(await deliver(sink, sent)) == [Verdict.DELIVERED] * 2
+            assert verdicts(await deliver(sink, given)) == [Verdict.DELIVERED] * 2
+        assert given == sent, "the sink has changed an event"
         arrived = {each.id: each for each in await harness.received()}
         assert len(arrived) == len(sent)
         for each in sent:

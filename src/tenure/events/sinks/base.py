@@ -103,6 +103,7 @@ class Sink(Protocol):
           that does not answer holds up its own lanes only.
         - Returns within `seconds`, or a moment later: by then nothing is being sent any more. What
           was not confirmed may have arrived all the same; sent again, it has the same id.
+        - The events stay as they are: the relay goes by them afterwards.
         - A sink that fails is an outcome, never an exception. The next call tries again.
         - A cancelled call ends at once.
         """
