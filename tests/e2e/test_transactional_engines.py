@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from typing import Any
 
@@ -250,3 +251,90 @@ def test_engine_writes_nothing_after_a_conflict_that_rolls_back(
     assert after.state == "failed"
     assert "TransactionLost: the task ended the transaction" in (after.error or "")
     assert orders(own_file) == []
+
+
+@pytest.mark.parametrize("how", ["BEGIN", "BEGIN IMMEDIATE"])
+def test_engine_whose_listeners_begin_transactions_themselves(own_file: str, how: str) -> None:
+    """As SQLAlchemy's documentation recommends for SQLite."""
+    engine = sqlalchemy.create_engine(own_file)
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def driver_begins_nothing(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+
+    @sqlalchemy.event.listens_for(engine, "begin")
+    def begin(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql(how)
+
+    scheduler = Scheduler(engine)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection, number: int) -> None:
+        with connection.begin_nested() as inner:
+            connection.execute(sqlalchemy.text(insert(number)))
+            if number == 2:
+                inner.rollback()
+        with (
+            closing(sqlite3.connect(own_file.removeprefix("sqlite:///"), timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("BEGIN IMMEDIATE")
+
+    with scheduler:
+        for number in (1, 2, 3):
+            after = ended(scheduler, scheduler.enqueue(bill, kwargs={"number": number}))
+            assert (after.state, after.error) == ("succeeded", None)
+    engine.dispose()
+    assert orders(own_file) == [1, 3]
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["close", "with"])
+def test_connection_of_an_engine_is_not_the_task_s_to_close(url: str, how: str) -> None:
+    """It would be in the pool again, for others, while its time is still watched."""
+    engine = sqlalchemy.create_engine(
+        url.replace("postgresql:", "postgresql+psycopg:"), pool_size=1, max_overflow=0
+    )
+    scheduler = Scheduler(engine, namespace=f"e{next(_numbers)}", settings=Settings(backoff=0.01))
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(1)))
+        try:
+            if how == "close":
+                connection.close()
+            else:
+                with connection:
+                    pass
+        finally:
+            time.sleep(1.5)
+
+    @scheduler.task(transactional=True)
+    def other(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.text(insert(2)))
+
+    with scheduler:
+        run = scheduler.enqueue(bill)
+        assert ended(scheduler, run).state == "failed"
+        if url.startswith("postgresql"):
+            error = ended(scheduler, run).error or ""
+            assert "ConfigError: close() on a connection that was lent" in error
+        assert ended(scheduler, scheduler.enqueue(other)).state == "succeeded"
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text(insert(3)))
+    engine.dispose()
+    assert orders(url) == [2, 3]
+
+
+def test_engine_whose_connections_are_for_one_thread_is_refused(own_file: str) -> None:
+    """Nobody else could end their transactions in time."""
+    engine = sqlalchemy.create_engine(own_file, connect_args={"check_same_thread": True})
+    scheduler = Scheduler(engine)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection) -> None: ...
+
+    with scheduler:
+        after = ended(scheduler, scheduler.enqueue(bill))
+    engine.dispose()
+    assert "ConfigError: the engine's connections" in (after.error or "")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tenure.backends.base import Joins
 from tenure.backends.engines import made_by
@@ -23,6 +23,7 @@ from tenure.backends.shared.lending import (
     Pauses,
     Places,
     explained,
+    not_yours,
     only_writer,
     record,
     too_late,
@@ -50,7 +51,13 @@ _AUTOCOMMIT = (
     "the engine commits each statement at once (isolation_level='AUTOCOMMIT'), so that effects and"
     " run cannot be committed together. Hand in an engine without it."
 )
-_BEGIN_SQLITE = "BEGIN IMMEDIATE", "SAVEPOINT tenure_lent"
+_BEGIN_SQLITE, _MARK_SQLITE = "BEGIN IMMEDIATE", "SAVEPOINT tenure_lent"
+_LOCK_SQLITE = "UPDATE tenure_fence SET term = term WHERE 0"
+"""If the engine's listeners have begun the transaction already."""
+_ONE_THREAD = (
+    "the engine's connections are for one thread each (check_same_thread=True), so that nobody"
+    " could end a transaction that takes too long. Leave that out of its connect_args."
+)
 _CHECK_SQLITE = ("RELEASE tenure_lent",)
 
 
@@ -65,6 +72,8 @@ class EngineLender:
         self._on_sqlite = engine.dialect.name == "sqlite"
         self._places = Places(1)  # on SQLite, which has one writer
         self._begun = 0.0
+        self._checked = False
+        """Is it known that another thread may end its transactions?"""
         self._pauses = Pauses(getattr(store, "waits_to_write", lambda: False))
 
     def refusal(self, *, coroutine: bool) -> str | None:
@@ -111,6 +120,9 @@ class EngineLender:
         try:
             self._pauses.give_way()
             with self._engine.connect() as connection:
+                if not self._checked:
+                    _check_threads(connection.connection.driver_connection)
+                    self._checked = True
                 self._begun = _real.monotonic()
                 lent = EngineTransaction(connection, self._store, over)
                 try:
@@ -187,8 +199,13 @@ class EngineTransaction:
     def is_over(self) -> bool:
         return self._ending or self._late
 
-    def begin(self, limit: float) -> None:
+    def _begin(self) -> None:
         self._transaction = self.connection.begin()
+        # The pool would give it to others, while it is still to be ended here.
+        vars(self.connection)["close"] = _refuse_to_close
+
+    def begin(self, limit: float) -> None:
+        self._begin()
         milliseconds = min(2**31 - 1, max(1, int(limit * 1000)))
         self.connection.exec_driver_sql(_BEGIN.format(limit=f"{milliseconds}ms"))
         if self.connection.exec_driver_sql(_BEGUN).scalar() != "1":  # it is another one by now
@@ -221,6 +238,7 @@ class EngineTransaction:
         """Roll back what was not committed."""
         with self._turn:
             self._ending = True
+        vars(self.connection).pop("close", None)
         if self._late:
             self.connection.invalidate()  # it is read-only by now
         elif self._transaction is not None and self._transaction.is_active:
@@ -233,10 +251,11 @@ class EngineTransaction:
         from sqlalchemy import event
 
         self._hold = hold
-        self._transaction = self.connection.begin()
-        for text in _BEGIN_SQLITE:
-            self.connection.exec_driver_sql(text)
+        self._begin()
         driver = self.connection.connection.driver_connection
+        for text in (_LOCK_SQLITE if driver.in_transaction else _BEGIN_SQLITE, _MARK_SQLITE):
+            self.connection.exec_driver_sql(text)
+        # Not by an interrupt: while a result is half read, that would end our ROLLBACK, too.
         driver.set_progress_handler(lambda: self._late, 20_000)
         listening = self.connection, "before_cursor_execute", self._check_begun
         event.listen(*listening)
@@ -264,8 +283,7 @@ class EngineTransaction:
         with self._turn:
             if self._ending:
                 return
-            self._late = True
-            driver.interrupt()
+            self._late = True  # which ends the statement that runs
             for text in ("PRAGMA query_only = ON", "ROLLBACK"):
                 with suppress(driver.Error):
                     driver.execute(text)
@@ -282,6 +300,26 @@ class AsyncEngineTransaction:
     async def commit(self, result: Result) -> bool:
         done: bool = await self.connection.run_sync(lambda _: self.inside.commit(result))
         return done
+
+
+def _refuse_to_close() -> NoReturn:
+    raise not_yours("close()")
+
+
+def _check_threads(driver: Any) -> None:
+    refused: list[Exception] = []
+
+    def use() -> None:
+        try:
+            driver.cursor().close()
+        except driver.ProgrammingError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=use, name="tenure-lent")
+    thread.start()
+    thread.join()
+    if refused:
+        raise ConfigError(_ONE_THREAD) from refused[0]
 
 
 def is_engine(handed_in: object) -> bool:
