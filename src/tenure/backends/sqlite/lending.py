@@ -3,9 +3,9 @@
 A file has one writer, and heartbeats, ticks and results are writes too. So one such transaction is
 open at a time in a process, and it has a second. It begins when the task first uses its connection,
 and takes the write lock at once: a transaction that reads first and writes later may find that it
-can no longer write. When its time is up, another thread interrupts it, rolls it back and makes the
-connection read-only, whatever the task is doing: the lock is free, and nothing that the task does
-later is written.
+can no longer write. When its time is up, another thread ends the statement that runs, rolls all of
+it back and makes the connection read-only, whatever the task is doing: the lock is free, and
+nothing that the task does later is written.
 
 Nothing of a task is left for the next: temporary tables, functions, pragmas (task_transaction.py).
 """
@@ -58,7 +58,7 @@ class SQLiteLender:
         self._watch = Watch()
         self._guard = threading.Lock()
         self._kept: LentFile | None = None
-        """The one that the last task had, perhaps still open."""
+        """The one that the last task had, still open."""
         self._closed = False
 
     def refusal(self, *, coroutine: bool) -> str | None:
@@ -90,7 +90,7 @@ class SQLiteLender:
 
     def _take_back(self, lent: LentFile, took: float) -> None:
         """The transaction is over, and took so long. Its task may go on without one."""
-        if not lent.late:
+        if lent.is_open:
             self._kept = lent
         if self._closed:
             self.close()

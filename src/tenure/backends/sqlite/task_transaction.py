@@ -67,6 +67,8 @@ class LentFile(Connection):
         self._ending = True
         self.late = False
         """Was it ended because its time was up?"""
+        self._stops = False
+        """Are statements of the task that run to end?"""
         self._ender: int | None = None
         """The thread that may begin and end the transaction."""
         self._refused = False
@@ -87,6 +89,11 @@ class LentFile(Connection):
     def is_over(self) -> bool:
         return self._ending
 
+    @property
+    def is_open(self) -> bool:
+        """May another task have it?"""
+        return self._connection is not None and not self.late
+
     def lend(
         self,
         within: float,
@@ -106,8 +113,9 @@ class LentFile(Connection):
             raise
         with self._turn:
             self._ender, self._refused, self._ending = None, False, False
+            self._stops = False
             self.until = _real.monotonic() + hold
-        self._lent.before_use = self._begin
+        self._lent.lend(self._begin)
 
     def _open_once(self) -> None:
         if self._connection is None:
@@ -122,16 +130,21 @@ class LentFile(Connection):
                     return
                 self.until = float("inf")
                 self._ender = threading.get_ident()
+            begun = False
             try:
                 self._give_way()
                 self._guard(self._begin_patiently)
-                self.used = True
-                self._lent.before_use = None
+                begun = True
             finally:
                 with self._turn:
-                    self._ender = None
-                    self._begun = _real.monotonic()
-                    self.until = self._begun + self._hold
+                    if not self.is_over:
+                        self._ender = None
+                        self._begun = _real.monotonic()
+                        self.until = self._begun + self._hold
+                        if begun:
+                            self.used, self._lent.before_use = True, None
+                    elif begun:  # its task ended meanwhile, and has left this thread behind
+                        self._in_call.release()
 
     def _begin_patiently(self) -> None:
         file = self._sqlite
@@ -155,8 +168,8 @@ class LentFile(Connection):
         file = self._sqlite
         file.row_factory = None
         execute(file, f"PRAGMA wal_autocheckpoint = {LAST_RESORT}").fetchone()
-        # An interrupt ends only what runs at that moment; this ends what begins right after it.
-        sqlite3.Connection.set_progress_handler(file, lambda: self.late, STEPS)
+        # Not by an interrupt: while a result is half read, that would end our ROLLBACK, too.
+        sqlite3.Connection.set_progress_handler(file, lambda: self._stops, STEPS)
         sqlite3.Connection.set_authorizer(file, self._allow)
         del file
         self._references = self._count()
@@ -194,13 +207,16 @@ class LentFile(Connection):
             self._ender = threading.get_ident()
         if self._refused:
             raise TransactionLost(ENDED)
+        self._lent.close_cursors()
         file = self._sqlite
         cursor = sqlite3.Cursor(file)  # a plain one, whatever factories the task has set
         cursor.row_factory = None
+        self._stops = True  # what another thread still executes
         try:
             cursor.execute("RELEASE tenure_lent")
         except sqlite3.OperationalError as error:
             raise TransactionLost(ENDED) from error
+        self._stops = False
         if not self._conclude(cursor, result):
             return False
         try:
@@ -223,8 +239,10 @@ class LentFile(Connection):
         finally:
             with self._turn:
                 self._ending = True
+                self._ender = threading.get_ident()
             if self._connection is not None:
                 self._lent.before_use = None
+                self._lent.close_cursors()
             if not self._is_as_new():
                 self.shut()
             if not self.late:
@@ -241,9 +259,12 @@ class LentFile(Connection):
         return not unknown and factories == (None, str)
 
     def shut(self) -> None:
-        """Closing rolls back what was not committed."""
+        """Closing alone would not roll back while somebody has a cursor."""
         file, self._connection = self._connection, None
         if file is not None:
+            self._stops = True
+            with suppress(sqlite3.Error):  # there may be nothing to roll back
+                execute(file, "ROLLBACK")
             sqlite3.Connection.close(file)
         self._threads.close()
 
@@ -252,10 +273,9 @@ class LentFile(Connection):
         with self._turn:
             if self._ending or _real.monotonic() < self.until:
                 return
-            self._ending = self.late = True
+            self._ending = self.late = self._stops = True
             self._ender = threading.get_ident()
             file = self._sqlite
-            file.interrupt()
             # First: what the task does next must not be written outside of its transaction.
             with suppress(sqlite3.Error):
                 execute(file, "PRAGMA query_only = ON")
