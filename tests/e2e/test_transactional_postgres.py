@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from tenure import AsyncScheduler, Run, Scheduler
 from tenure.backends.postgres import lending
+from tenure.backends.postgres.connections.blocking import TimedConnection
 from tenure.backends.postgres.lending_texts import PREPARED
 from tenure.errors import TransactionLost
 from tests.e2e.command import until
@@ -282,6 +283,74 @@ def test_run_that_used_nothing_is_refused_if_its_claim_was_lost(postgres_url: st
     outlived.execute(None)
     told = refused.get(timeout=60)
     assert (told.task, told.attempt, told.error) == ("bill", 1, "")
+
+
+def test_thread_that_a_task_leaves_behind_does_nothing_to_the_next(postgres_url: str) -> None:
+    scheduler = a_scheduler(postgres_url, lent_connections=1)
+    kept: list[psycopg.Connection] = []
+    refused: list[BaseException] = []
+    sends, go_on = threading.Event(), threading.Event()
+    wait = TimedConnection.wait
+
+    def slowly(connection: TimedConnection, *args: Any) -> Any:
+        if threading.current_thread().name == "left":
+            sends.set()
+            assert go_on.wait(20)
+        return wait(connection, *args)
+
+    def writes(connection: psycopg.Connection) -> None:
+        try:
+            connection.execute(insert(171))
+        except Exception as error:
+            refused.append(error)
+
+    @scheduler.task(transactional=True)
+    def leaves(connection: psycopg.Connection) -> None:
+        connection.execute("SELECT 1")
+        kept.append(connection)
+        threading.Thread(target=writes, args=[connection], name="left").start()
+        assert sends.wait(20)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection) -> None:
+        connection.execute(insert(172))
+        if not go_on.is_set():
+            go_on.set()
+            until(lambda: bool(refused), "its error")
+        kept[0].cancel()
+        kept[0].cancel_safe()
+        connection.execute("SELECT pg_sleep(0.3)")
+
+    with pytest.MonkeyPatch.context() as patched, scheduler:
+        patched.setattr(TimedConnection, "wait", slowly)
+        for task in (leaves, bill, bill):
+            after = ended(scheduler, scheduler.enqueue(task))
+            assert (after.state, after.error) == ("succeeded", None)
+    assert kept[0].closed
+    assert [n for n in orders(postgres_url) if n in (171, 172)] == [172, 172]
+
+
+def test_result_is_recorded_with_the_role_of_the_session(postgres_url: str) -> None:
+    with eyes(postgres_url) as other:
+        other.execute("CREATE ROLE clerk; GRANT INSERT ON orders TO clerk")
+    scheduler = a_scheduler(postgres_url, lent_connections=1)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: psycopg.Connection, how: str) -> str:
+        [[role]] = connection.execute("SELECT current_user").fetchall()
+        connection.execute(f"SET {how} ROLE clerk")
+        connection.execute(insert(175))
+        return str(role)
+
+    with scheduler:
+        roles = {
+            scheduler.result(scheduler.enqueue(bill, kwargs={"how": how}), 20)
+            for how in ("LOCAL", "SESSION") * 2
+        }
+    with eyes(postgres_url) as other:
+        other.execute("DROP OWNED BY clerk; DROP ROLE clerk")
+    assert len(roles) == 1
+    assert orders(postgres_url).count(175) == 4
 
 
 def of_tasks(url: str) -> int:

@@ -66,6 +66,18 @@ class LentConnection(OwnConnection):
     def pgconn(self, line: PGconn) -> None:
         self._line = line
 
+    @property
+    def closed(self) -> bool:
+        """Also for `cancel`, which would reach the next task."""
+        return self.over or super().closed
+
+    def is_left(self) -> bool:
+        """Is no thread about to send something, that was allowed before all was over?"""
+        left = self.lock.acquire(blocking=False)
+        if left:
+            self.lock.release()
+        return left
+
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         if self.over:
             raise TransactionLost(_OVER)
@@ -85,6 +97,11 @@ class LentAsyncConnection(OwnAsyncConnection):
     """What a coroutine gets."""
 
     over = False
+
+    @property
+    def closed(self) -> bool:
+        """As above."""
+        return self.over or super().closed
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         if self.over:
@@ -156,10 +173,10 @@ class Lent:
         with self._turn:
             self.connection.over = True
             self.connection.before_use = None
-        if not self.used:
-            return self._line.is_idle
+        if not self.connection.is_left():
+            return False
         try:
-            for text in _clearing(self._line, self._committed):
+            for text in _clearing(self._line, self._committed) if self.used else ():
                 self._line.ask(text, self._patience)
         except Exception:  # noqa: BLE001 - then it is closed, which does the same
             return False

@@ -20,8 +20,9 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.has_function_privilege(
     '{schema}.mark_next(pg_catalog.text, pg_catalog.text[])', 'EXECUTE')
 
 -- name: constraints
--- The user's deferred constraints come first, with the user's search path: the claim is checked last.
-SET CONSTRAINTS ALL IMMEDIATE
+-- The user's deferred constraints come first, with the user's search path and role: the claim is checked last.
+SET CONSTRAINTS ALL IMMEDIATE;
+RESET ROLE
 
 -- name: check
 -- The cast fails if the task has ended the transaction: then the setting is empty, or unknown. Executed with
