@@ -70,7 +70,7 @@ class PostgresLender:
             line = self._idle_one() or self._connect()
             lent = Lent(self._texts, line, left or limit, self._patience)
             try:
-                with explained(limit, psycopg.Error):
+                with explained(limit, psycopg.Error, left):
                     yield lent
             finally:
                 self._take_back(line, lent.clear())
@@ -86,7 +86,7 @@ class PostgresLender:
             lent = AsyncLent(self._texts, line, self._patience)
             try:
                 await lent.begin(left or limit)
-                with explained(limit, psycopg.Error):
+                with explained(limit, psycopg.Error, left):
                     async with asyncio.timeout(left or limit):
                         yield lent
             finally:

@@ -164,17 +164,17 @@ def not_in_time(timeout: float) -> TimeoutError:
 
 
 @contextmanager
-def explained(limit: float, errors: type[Exception]) -> Iterator[None]:
+def explained(limit: float, errors: type[Exception], left: float | None = None) -> Iterator[None]:
     """Say what ended a transaction on PostgreSQL, if it was its time. `errors`: of the driver, or
-    with the driver's as `orig`."""
-    begun = _real.monotonic()
+    with the driver's as `orig`. `left`: what is left of the limit."""
+    late_at = _real.monotonic() + 0.95 * (left or limit)
     try:
         yield
     except errors as error:
         code = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
-        # The code of a session that was ended does not always arrive.
-        late = code is None and _real.monotonic() - begun >= 0.95 * limit
-        if code in _TIMED_OUT or late:
+        # The code of a session that was ended does not always arrive. And the task may have set
+        # limits of its own, or somebody cancels its statement.
+        if code in (None, *_TIMED_OUT) and _real.monotonic() >= late_at:
             error.add_note(f"Tenure: the server ends what takes longer than {limit:g} s{_HINT}")
         raise
     except TimeoutError as error:
