@@ -338,3 +338,33 @@ def test_engine_whose_connections_are_for_one_thread_is_refused(own_file: str) -
         after = ended(scheduler, scheduler.enqueue(bill))
     engine.dispose()
     assert "ConfigError: the engine's connections" in (after.error or "")
+
+
+def test_commit_that_a_deferred_foreign_key_refuses_keeps_no_lock(own_file: str) -> None:
+    """SQLite leaves the transaction open then, and SQLAlchemy does, too."""
+    engine = sqlalchemy.create_engine(own_file)
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def check_keys(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    with engine.begin() as setting:
+        setting.exec_driver_sql("CREATE TABLE customer (id INTEGER PRIMARY KEY)")
+        setting.exec_driver_sql(
+            "CREATE TABLE bill (customer REFERENCES customer (id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+    scheduler = Scheduler(engine)
+
+    @scheduler.task(transactional=True)
+    def bill(connection: sqlalchemy.Connection, number: int) -> None:
+        connection.execute(sqlalchemy.text(insert(number)))
+        if number == 1:
+            connection.execute(sqlalchemy.text("INSERT INTO bill VALUES (99)"))
+
+    with scheduler:
+        runs = [scheduler.enqueue(bill, kwargs={"number": number}) for number in (1, 2)]
+        states = [ended(scheduler, run).state for run in runs]
+        assert "FOREIGN KEY constraint failed" in (scheduler.get_run(runs[0]).error or "")
+    engine.dispose()
+    assert states == ["failed", "succeeded"]
+    assert orders(own_file) == [2]

@@ -181,6 +181,8 @@ class EngineTransaction:
         self._store = store
         self._over = over
         self._transaction: Any = None
+        self._driver: Any = None
+        """On SQLite: the driver's connection."""
         self._late = False
         self._hold = 0.0
         self._turn = threading.Lock()
@@ -243,6 +245,9 @@ class EngineTransaction:
             self.connection.invalidate()  # it is read-only by now
         elif self._transaction is not None and self._transaction.is_active:
             self._transaction.rollback()
+        elif self._driver is not None:  # a COMMIT that failed leaves it open on SQLite
+            with suppress(self._driver.Error):
+                self._driver.rollback()
 
     # -- SQLite has one writer ---------------------------------------------------------------------
 
@@ -252,7 +257,7 @@ class EngineTransaction:
 
         self._hold = hold
         self._begin()
-        driver = self.connection.connection.driver_connection
+        driver = self._driver = self.connection.connection.driver_connection
         for text in (_LOCK_SQLITE if driver.in_transaction else _BEGIN_SQLITE, _MARK_SQLITE):
             self.connection.exec_driver_sql(text)
         # Not by an interrupt: while a result is half read, that would end our ROLLBACK, too.
