@@ -66,6 +66,17 @@ class LendingContract:
         assert (await harness.run(run.id)).state is RunState.CLAIMED
         assert await harness.schedules.find(["effect"]) == {}
 
+    async def test_failure_amid_a_result_holds_up_nobody(self, harness: Harness) -> None:
+        """Also while somebody has the cursor, as a traceback does."""
+        with lending(harness) as lender:
+            with suppress(ZeroDivisionError), lender.lend(None) as lent:
+                effect(harness, lent.connection)
+                half_read = lent.connection.execute("SELECT 1 UNION ALL SELECT 2")
+                assert half_read.fetchone()
+                raise ZeroDivisionError
+            await harness.schedules.change([adding("another", None)])
+        assert list(await harness.schedules.find(["another", "effect"])) == ["another"]
+
     async def test_attempt_that_lost_its_claim_changes_nothing(self, harness: Harness) -> None:
         fence = await harness.in_office()
         run = await harness.claimed_run("a", "dead")
