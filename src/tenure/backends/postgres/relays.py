@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from tenure.backends.base import REPLAYS
+from tenure.backends.postgres.connections.database import Database
 from tenure.backends.postgres.office import PostgresOffice
-from tenure.backends.postgres.statements import Transactions, as_it_is
+from tenure.backends.postgres.statements import as_it_is
 from tenure.backends.shared import event_rows, relay_rows
 from tenure.model import (
     UNREAD_COUNTED,
@@ -33,7 +35,7 @@ _parked = partial(relay_rows.parked, when=as_it_is)
 class PostgresRelays:
     """The relays of one namespace."""
 
-    def __init__(self, database: Transactions, office: PostgresOffice, namespace: str) -> None:
+    def __init__(self, database: Database, office: PostgresOffice, namespace: str) -> None:
         self._database = database
         self._office = office
         self._namespace = namespace
@@ -159,10 +161,10 @@ class PostgresRelays:
         return count
 
     async def _found(self, statement: str, **values: Any) -> list[LoggedEvent]:
-        _, rows = await self._database.run(
+        rows = await self._database.tuples(
             (self._sql["in_order"], {}), (self._sql[statement], self._named(**values))
         )
-        return [_logged(row) for row in rows]
+        return [event_rows.of_columns(row, datetime.fromisoformat) for row in rows]
 
     def _named(self, **values: Any) -> dict[str, Any]:
         return {"namespace": self._namespace, **values}

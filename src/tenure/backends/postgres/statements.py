@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from psycopg.rows import DictRow
 
 from tenure.backends.postgres.moments import Beyond
-from tenure.backends.shared import sql
+from tenure.backends.shared import event_rows, sql
 
 if TYPE_CHECKING:
     from tenure.backends.postgres.blockers import Watch
@@ -50,6 +50,8 @@ _ONE_TASK = {**_ALL, "limits": "", "looks_at": "true", "takes": "r.task = ANY (%
 _JOINED = {"locked": "", "finished": "clock_timestamp()"}
 _OWN = {"locked": " SKIP LOCKED", "finished": "now()"}
 """How results are recorded: in a user's transaction, or in our own."""
+_LOGGED = event_rows.COLUMNS.replace("time", "time::text").replace("_at", "_at::text")
+"""Events for those who read thousands. As texts, times are read in a tenth of the time."""
 _PLAIN = {str, int, float, bool}
 _KEY = "((extract(epoch FROM {column}) * 1000000)::bigint)::text"
 _KEY_OF_UNTIL = (
@@ -131,6 +133,7 @@ def _words(texts: Mapping[str, str], schema: str, chosen: Mapping[str, str]) -> 
         "key_of_nominal": _KEY.format(column="l.nominal"),
         "key_of_missed": _KEY.format(column="l.missed_first"),
         "key_of_until": _KEY_OF_UNTIL.format(key=_KEY.format(column="%(until)s::timestamptz")),
+        "logged": _LOGGED,
         "moment": "greatest(statement_timestamp(), %(at)s::timestamptz)",
     }
     elsewhere = "greatest_of_all", "turns", "after", "planned_firings", "mark_behind"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -28,18 +28,24 @@ if TYPE_CHECKING:
 
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a character, which no sink can write."""
-_COLUMNS = itemgetter(
-    *("id", "topic", "type", "namespace", "subject", "time", "data", "key", "headers"),
-    *("position", "key_number", "traceparent", "recorded_at"),
+COLUMNS = (
+    "id, topic, type, namespace, subject, time, data, key, headers, position, key_number,"
+    " traceparent, recorded_at"
 )
+_columns = itemgetter(*COLUMNS.split(", "))
 
 
 def logged(row: Row, when: When) -> LoggedEvent:
-    """An event. What cannot be read, because the row was edited by hand, is blank. Relays and
-    consumers do this for each event: it asks for types in place, and calls functions rarely."""
+    """An event. What cannot be read, because the row was edited by hand, is blank."""
+    return of_columns(_columns(row), when)
+
+
+def of_columns(columns: Iterable[Any], when: When) -> LoggedEvent:
+    """The same of a row that has nothing but `COLUMNS`. Relays do this for each event: nothing is
+    looked up by name, it asks for types in place, and calls functions rarely."""
     # fmt: off
     (identity, topic, kind, namespace, subject, time, data, key, headers,
-     position, key_number, trace, at) = _COLUMNS(row)
+     position, key_number, trace, at) = columns
     # fmt: on
     recorded = as_moment(at, when) or EPOCH
     return LoggedEvent(

@@ -28,7 +28,10 @@ from tenure.model import (
 )
 from tenure.process.clock import Clock, from_micros, to_micros
 
-_sql = load("tenure.backends.sqlite", "sql/relays.sql")
+_sql = {
+    name: text.replace("{logged}", event_rows.COLUMNS)
+    for name, text in load("tenure.backends.sqlite", "sql/relays.sql").items()
+}
 _logged = partial(event_rows.logged, when=from_micros)
 _held = partial(relay_rows.held, when=from_micros)
 _status = partial(relay_rows.status, when=from_micros)
@@ -214,7 +217,7 @@ class SQLiteRelays:
     async def _found(self, statement: str, **values: object) -> list[LoggedEvent]:
         named = self._named(**values)
         rows = await self._connection.read(lambda c: c.execute(_sql[statement], named).fetchall())
-        return [_logged(row) for row in rows]
+        return [event_rows.of_columns(row, from_micros) for row in rows]
 
     def _named(self, **values: object) -> dict[str, object]:
         return {"namespace": self._namespace, **values}

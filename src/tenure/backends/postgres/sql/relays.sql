@@ -24,20 +24,20 @@ ORDER BY p.position LIMIT %(limit)s;
 SELECT set_config('enable_bitmapscan', 'off', true);
 
 -- name: read
-SELECT * FROM {schema}.event
+SELECT {logged} FROM {schema}.event
 WHERE namespace || '/' = %(namespace)s || '/' AND position > %(after)s AND position IS NOT NULL
 ORDER BY position LIMIT %(limit)s;
 
 -- name: read_topics
 SELECT e.* FROM unnest(%(topics)s::text[]) AS t (topic) CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.event
+    SELECT {logged} FROM {schema}.event
     WHERE namespace = %(namespace)s AND topic = t.topic COLLATE "C" AND position > %(after)s
       AND position IS NOT NULL
     ORDER BY position LIMIT %(limit)s) e
 ORDER BY e.position LIMIT %(limit)s;
 
 -- name: read_key
-SELECT * FROM {schema}.event
+SELECT {logged} FROM {schema}.event
 WHERE namespace = %(namespace)s AND topic = %(topic)s AND key = %(key)s AND key IS NOT NULL
   AND position > %(after)s AND position IS NOT NULL
 ORDER BY position LIMIT %(limit)s;

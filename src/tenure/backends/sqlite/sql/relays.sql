@@ -21,15 +21,16 @@ WHERE p.namespace = :namespace AND p.relay = :name AND p.replay <> 0
 ORDER BY p.position LIMIT :limit;
 
 -- name: read
-SELECT * FROM tenure_event WHERE namespace = :namespace AND position > :after
+SELECT {logged} FROM tenure_event WHERE namespace = :namespace AND position > :after
 ORDER BY position LIMIT :limit;
 
 -- name: read_topic
-SELECT * FROM tenure_event WHERE namespace = :namespace AND topic = :topic AND position > :after
+SELECT {logged} FROM tenure_event
+WHERE namespace = :namespace AND topic = :topic AND position > :after
 ORDER BY position LIMIT :limit;
 
 -- name: read_key
-SELECT * FROM tenure_event
+SELECT {logged} FROM tenure_event
 WHERE namespace = :namespace AND topic = :topic AND key = :key AND key IS NOT NULL AND position > :after
 ORDER BY position LIMIT :limit;
 
