@@ -7,7 +7,8 @@ compared as text, `traceparent` the trace; `keynumber` is ours and counts the ev
 from __future__ import annotations
 
 import json
-from datetime import UTC
+from datetime import UTC, datetime
+from functools import lru_cache
 
 from tenure.model import LoggedEvent
 
@@ -24,14 +25,13 @@ def attributes(event: LoggedEvent) -> dict[str, str]:
 
 def _described(event: LoggedEvent) -> dict[str, str]:
     """By the names of the Kafka binding, which is the quickest sink: it has them as they are."""
-    key, time = event.key, event.time
-    time = time if time.tzinfo is UTC else time.astimezone(UTC)
+    key = event.key
     described = {
         "ce_specversion": "1.0",
         "ce_id": event.id,
         "ce_source": event.source,
         "ce_type": event.type,
-        "ce_time": f"{time.isoformat()[:-6]}Z",
+        "ce_time": _written(event.time),
         "ce_sequence": f"{event.position:020d}",
     }
     if event.subject is not None:
@@ -42,6 +42,11 @@ def _described(event: LoggedEvent) -> dict[str, str]:
     if event.traceparent is not None:
         described["ce_traceparent"] = event.traceparent
     return described
+
+
+@lru_cache(maxsize=64)  # events of one transaction have the same time
+def _written(time: datetime) -> str:
+    return f"{time.astimezone(UTC).isoformat()[:-6]}Z"
 
 
 def structured(event: LoggedEvent) -> bytes:

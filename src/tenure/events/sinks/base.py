@@ -18,6 +18,7 @@ from typing import Protocol
 
 from tenure.model import Lane as Lane  # noqa: PLC0414 - sinks need it
 from tenure.model import LoggedEvent
+from tenure.model.value import value
 from tenure.printable import one_line
 from tenure.process.clock import Clock
 
@@ -62,7 +63,7 @@ DELIVERED = Outcome(Verdict.DELIVERED)
 UNTRIED = Outcome(Verdict.UNTRIED)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Outgoing:
     """An event on its way out."""
 
