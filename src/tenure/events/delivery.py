@@ -204,9 +204,7 @@ class Delivery:
         behind = (event for events in self._of_lanes.values() for event in events)
         for event in islice(behind, max(1, self._policy.batch // 2)):
             yield Outgoing(event)
-        for event in self._window:
-            if self._is_open(event):
-                yield Outgoing(event)
+        yield from map(Outgoing, filter(self._is_open, self._window))
 
     def _settle(
         self,

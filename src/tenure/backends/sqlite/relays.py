@@ -216,8 +216,14 @@ class SQLiteRelays:
 
     async def _found(self, statement: str, **values: object) -> list[LoggedEvent]:
         named = self._named(**values)
-        rows = await self._connection.read(lambda c: c.execute(_sql[statement], named).fetchall())
-        return [event_rows.of_columns(row, from_micros) for row in rows]
+
+        def work(c: sqlite3.Connection) -> list[LoggedEvent]:
+            cursor = c.cursor()
+            cursor.row_factory = None  # tuples: nothing is looked up by name
+            rows = cursor.execute(_sql[statement], named)
+            return [event_rows.of_columns(row, from_micros) for row in rows]
+
+        return await self._connection.read(work)
 
     def _named(self, **values: object) -> dict[str, object]:
         return {"namespace": self._namespace, **values}

@@ -108,6 +108,8 @@ class KafkaSink:
         self._topic, self._prefix = url.option("topic"), url.option("prefix") or ""
         self._clock = clock
         self._producer: Any = None
+        self._reports = _Reports()
+        """Of this producer."""
         self._thread: Threads | None = None
         self._last_error = ""
         self.location = url.location
@@ -141,18 +143,19 @@ class KafkaSink:
     def _send(
         self, batch: Sequence[Outgoing], until: float, over: threading.Event
     ) -> list[Outcome]:
-        producer = self._producer or self._make()
+        # It is used again only if all ends well: then no report is under way.
+        producer, self._producer = self._producer or self._make(), None
         self._last_error = ""
         outcomes = [UNTRIED] * len(batch)
-        reports = _Reports(len(batch))
-        note = reports.note
+        reports = self._reports
+        notes = reports.begin(len(batch))
         failed: set[Lane] = set()
         produced = []
         for number, outgoing in enumerate(batch):
             event = outgoing.event
             if over.is_set() or (failed and self.lane(event) in failed):
                 continue
-            problem = self._produce(producer, event, partial(note, number))
+            problem = self._produce(producer, event, notes[number])
             if problem is None:
                 produced.append(number)
             else:
@@ -172,7 +175,8 @@ class KafkaSink:
             error = reports.errors.get(number)
             outcomes[number] = self._unconfirmed() if error is None else self._judged(error)
         # One that has failed is thrown away: a new one goes on after what was confirmed.
-        self._producer = producer if is_well else None
+        if is_well:
+            self._producer = producer
         return kept_in_order([self.lane(outgoing.event) for outgoing in batch], outcomes)
 
     def _produce(
@@ -234,6 +238,7 @@ class KafkaSink:
     def _make(self) -> Any:
         settings = {**DEFAULTS, **self._settings, **FIXED, "error_cb": self._hear}
         problem = ""
+        self._reports = _Reports()
         try:
             return self._driver.Producer(settings, logger=_Quiet())
         except self._driver.KafkaException as error:
@@ -253,16 +258,23 @@ class KafkaSink:
 
 
 class _Reports:
-    """What became of each record of a batch. Nothing is made for one that is confirmed: what is
-    made by the thousand and lives as long as a batch has Python's collector of garbage go through
-    the whole process."""
+    """What became of each record of a batch. Nothing is made for each: what is made by the thousand
+    and lives as long as a batch has Python's collector of garbage go through the whole process."""
 
-    def __init__(self, count: int) -> None:
-        self.confirmed = bytearray(count)
+    def __init__(self) -> None:
+        self.confirmed = bytearray()
         self.errors: dict[int, Any] = {}
         """Both by number in the batch."""
+        self._notes: list[Callable[[Any, Any], None]] = []
 
-    def note(self, number: int, error: Any, _: object) -> None:
+    def begin(self, count: int) -> Sequence[Callable[[Any, Any], None]]:
+        """Forget the batch before. Returns what the producer is to call for each record."""
+        self.confirmed = bytearray(count)
+        self.errors = {}
+        self._notes += [partial(self._note, each) for each in range(len(self._notes), count)]
+        return self._notes
+
+    def _note(self, number: int, error: Any, _: object) -> None:
         if error is None:
             self.confirmed[number] = 1
         else:
