@@ -60,6 +60,9 @@ DEFAULTS: Mapping[str, object] = {
     "client.id": "tenure",
     # Not linger.ms=0: `flush` sends at once anyway, and many small requests cost twice the CPU.
     "topic.metadata.propagation.max.ms": 5_000,
+    # It connects to one more broker in half of this time: with its usual 100 a relay that takes
+    # over waits that long for its first brokers. After failures the time doubles as ever.
+    "reconnect.backoff.ms": 20,
 }
 _TAKEN = {*FIXED, "bootstrap.servers", "metadata.broker.list", "transactional.id"}
 _TAKEN |= {"request.required.acks", "delivery.timeout.ms", "max.in.flight"}
