@@ -18,6 +18,7 @@ from tenure.events.sinks.registry import parse
 from tenure.model import LoggedEvent
 from tenure.process.clock import SystemClock
 from tenure.testing.sinks import (
+    BRIEF,
     PATIENCE,
     Received,
     SinkContract,
@@ -165,3 +166,13 @@ async def test_a_batch_of_thousands_goes_through(harness: KafkaHarness) -> None:
         outcomes = await sink.send(outgoing(sent), PATIENCE)
         assert set(verdicts(outcomes)) == {Verdict.DELIVERED}
     assert len(await harness.records("ledger")) == len(sent)
+
+
+async def test_what_was_confirmed_says_nothing_of_the_next_batch(harness: KafkaHarness) -> None:
+    first, second = ([event(number) for number in numbers] for numbers in ((1, 2, 3), (4, 5)))
+    async with opened(harness) as sink:
+        assert set(verdicts(await sink.send(outgoing(first), PATIENCE))) == {Verdict.DELIVERED}
+        await harness.freeze()
+        assert Verdict.DELIVERED not in verdicts(await sink.send(outgoing(second), BRIEF))
+        await harness.thaw()
+        assert set(verdicts(await sink.send(outgoing(second), PATIENCE))) == {Verdict.DELIVERED}
