@@ -135,6 +135,8 @@ def test_relay_to_kafka_that_is_killed_between_send_and_acknowledgement(
             until(
                 lambda: look.execute(f"SELECT 1 {THOSE_THAT_WAIT}").fetchall(), "it is to be stored"
             )
+            unread = "all to have their positions, which it gives them, too"
+            until(lambda: ask(cluster, "events", "relays")[0]["unread"] == 10, unread)
             first.kill()
 
             def ended() -> bool:
