@@ -20,6 +20,11 @@ from tenure.node.roster import Edition, Roster
 from tenure.node.service import Service, Surroundings
 
 
+AGAIN = 0.1
+"""After so many times `rollout_poll` it counts again if nodes have come or gone: others often
+follow, and the death of one that is not known yet is noticed late."""
+
+
 class Publishes(Protocol):
     """The part of the elector that publishes the notice."""
 
@@ -71,12 +76,13 @@ class Census(Service):
             records = await self._leases.all(PRESENCE)
             dead = [r.name for r in self._doubtful(records) if await self._leases.suspect(r)]
             stored = await self._leases.read(fence.scope)
+        have_changed = {r.holder for r in records} != {r.holder for r in self.presences}
         self.presences = records
         notice = self._count(fence, records, dead)
         edited = stored is not None and notice_in(stored) != notice
         if edited or notice != self._leader.notice:
             await self._leader.publish(notice)
-        return self.settings.rollout_poll
+        return self.settings.rollout_poll * (AGAIN if have_changed else 1)
 
     def _begin(self, term: int) -> None:
         """Start the count from the notice of the previous term."""
