@@ -46,13 +46,13 @@ class RunCounter:
         self._lateness = tally.histogram(c.RUN_LATENESS)
         self._duration = tally.histogram(c.RUN_DURATION)
         self._started: list[RunStarted] = []
-        self._ended: list[RunEnded] = []
+        self._ended: dict[type[RunEnded], list[RunEnded]] = {kind: [] for kind in _OUTCOMES}
         self._counting = Lock()
         self.succeeded: dict[str, float] = {}
         """When a run of each task last succeeded, on the boot clock."""
         self.handlers: dict[type[Fact], Callable[[Any], None]] = {
             RunStarted: self._started.append,
-            **dict.fromkeys(_OUTCOMES, self._ended.append),
+            **{kind: ended.append for kind, ended in self._ended.items()},
         }
 
     def count(self, clock: Clock) -> None:
@@ -64,21 +64,26 @@ class RunCounter:
                 self._counting.release()
 
     def _count(self, clock: Clock) -> None:
-        started, ended = _taken(self._started), _taken(self._ended)
-        self._lateness.add(*[fact.late if fact.late > 0 else 0.0 for fact in started])
-        self._duration.add(*[fact.took for fact in ended if fact.took is not None])
-        for (kind, task), number in Counter([(type(fact), fact.task) for fact in ended]).items():
-            self._tally.count(c.RUNS, _OUTCOMES[kind], task, by=number)
-            if kind is RunSucceeded:
+        late = [fact.late for fact in _taken(self._started)]
+        self._lateness.add_all([each if each > 0 else 0.0 for each in late])
+        for kind, told in self._ended.items():
+            if told:
+                self._count_ended(_OUTCOMES[kind], _taken(told), clock)
+
+    def _count_ended(self, outcome: str, ended: list[RunEnded], clock: Clock) -> None:
+        self._duration.add_all([fact.took for fact in ended if fact.took is not None])
+        for task, number in Counter([fact.task for fact in ended]).items():
+            self._tally.count(c.RUNS, outcome, task, by=number)
+            if outcome == "succeeded":
                 self.succeeded[task] = clock.monotonic()
         if self._by_schedule:
-            self._count_by_schedule(ended, clock.now().timestamp())
+            self._count_by_schedule(outcome, ended, clock.now().timestamp())
 
-    def _count_by_schedule(self, ended: list[RunEnded], now: float) -> None:
+    def _count_by_schedule(self, outcome: str, ended: list[RunEnded], now: float) -> None:
         for fact in ended:
             if fact.schedule is not None:
-                self._tally.count(c.SCHEDULE_RUNS, _OUTCOMES[type(fact)], fact.schedule)
-                if isinstance(fact, RunSucceeded):
+                self._tally.count(c.SCHEDULE_RUNS, outcome, fact.schedule)
+                if outcome == "succeeded":
                     self._tally.set(c.SCHEDULE_SUCCESS, now, fact.schedule)
 
 
