@@ -19,7 +19,6 @@ from tenure.node.presence import PRESENCE
 from tenure.node.roster import Edition, Roster
 from tenure.node.service import Service, Surroundings
 
-
 AGAIN = 0.1
 """After so many times `rollout_poll` it counts again if nodes have come or gone: others often
 follow, and the death of one that is not known yet is noticed late."""
