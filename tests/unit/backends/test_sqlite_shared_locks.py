@@ -27,7 +27,7 @@ def locked_as_open(database: Path) -> int:
 def descriptors(database: Path) -> int:
     # Tests before this one may have left files of the same name to the garbage collection.
     links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    return len([link for link in links if str(link.readlink()).startswith(str(database))])
+    return len([link for link in links if str(link.readlink()).startswith(str(database.resolve()))])
 
 
 async def test_two_backends_share_them_and_the_last_gives_them_back(tmp_path: Path) -> None:
