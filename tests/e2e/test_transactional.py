@@ -43,6 +43,16 @@ def a_scheduler(url: Any, **settings: Any) -> Scheduler:
     return Scheduler(url, namespace=f"t{next(_numbers)}", settings=chosen)
 
 
+def is_free(url: str) -> bool:
+    """Can another process write? The node does, too, but for moments only."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0.5)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+
 def orders(url: str) -> list[int]:
     with eyes(url) as other:
         return [row[0] for row in other.execute("SELECT id FROM orders ORDER BY id").fetchall()]

@@ -64,8 +64,8 @@ class RunCounter:
                 self._counting.release()
 
     def _count(self, clock: Clock) -> None:
-        late = [fact.late for fact in _taken(self._started)]
-        self._lateness.add_all([each if each > 0 else 0.0 for each in late])
+        started = _taken(self._started)
+        self._lateness.add_all([fact.late if fact.late > 0 else 0.0 for fact in started])
         for kind, told in self._ended.items():
             if told:
                 self._count_ended(_OUTCOMES[kind], _taken(told), clock)
