@@ -17,6 +17,8 @@ from tenure.settings import Settings
 
 RETRY = 0.25
 RETRY_MOST = 5.0
+Kind = tuple[type[BaseException], ...]
+"""Of a failure: what it is, and what it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Service:
         self._awake = asyncio.Event()
         self._failing_since: float | None = None
         self._failures = 0
-        self._kinds_told: set[type[Exception]] = set()
+        self._kinds_told: set[Kind] = set()
         self._halting = False
         self._task: asyncio.Task[None] | None = None
         self._step_began: float | None = None
@@ -101,10 +103,10 @@ class Service:
         try:
             delay = await self.step()
         except (StoreError, TimeoutError) as error:
-            return self._step_failed(type(error), StoreFailed(self.label, why(error)))
+            return self._step_failed(_kind(error), StoreFailed(self.label, why(error)))
         except Exception as error:  # noqa: BLE001 - a loop that ended would be worse than any defect
             defect = ServiceFailed(self.label, traceback.format_exc(limit=-6))
-            return self._step_failed(type(error), defect)
+            return self._step_failed(_kind(error), defect)
         if self._failing_since is not None:
             after = self.clock.monotonic() - self._failing_since
             self._failing_since, self._failures = None, 0
@@ -112,7 +114,7 @@ class Service:
             self.facts.tell(StoreRecovered(self.label, round(after, 3)))
         return delay
 
-    def _step_failed(self, kind: type[Exception], fact: StoreFailed | ServiceFailed) -> float:
+    def _step_failed(self, kind: Kind, fact: StoreFailed | ServiceFailed) -> float:
         if self._failing_since is None:
             self._failing_since = self.clock.monotonic()
         if kind not in self._kinds_told:
@@ -120,6 +122,13 @@ class Service:
             self.facts.tell(fact)
         self._failures += 1
         return float(min(RETRY * 2 ** min(self._failures - 1, 10), self._retry_most))
+
+
+def _kind(error: Exception) -> Kind:
+    """A lost connection and a server that may not be written are both an unavailable store; they
+    came from different errors of the driver."""
+    cause = error.__cause__
+    return (type(error),) if cause is None else (type(error), type(cause))
 
 
 def why(error: Exception) -> str:

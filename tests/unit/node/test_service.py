@@ -59,6 +59,20 @@ class Failing(Service):
         return None
 
 
+async def test_unavailable_store_is_told_again_if_the_driver_says_something_else() -> None:
+    """A server that was restarted as a replica: the operator must not read of a lost connection."""
+    told: list[str] = []
+    facts = Facts()
+    facts.on(StoreFailed.name, lambda fact: told.append(fact.values()["error"]))
+    service = Failing(Surroundings(SystemClock(), facts, SETTINGS))
+    lost, replica = StoreUnavailable("the connection was lost"), StoreUnavailable("it is a replica")
+    lost.__cause__, replica.__cause__ = ConnectionError(), PermissionError()
+    service.errors = [lost, replica, lost, replica]
+    for _ in range(4):
+        await service.guarded_step()
+    assert told == ["the connection was lost", "it is a replica"]
+
+
 async def test_of_failures_in_a_row_the_first_of_each_kind_is_told() -> None:
     """A store that did not answer for a while may come back and refuse: that is news."""
     told: list[Fact] = []
