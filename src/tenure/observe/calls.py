@@ -37,6 +37,8 @@ class Call(NamedTuple):
     """One of `ERRORS`, if it failed."""
     answered: bool
     """Did the store answer, whatever it said?"""
+    result: Any = None
+    """What it returned, if it did."""
 
 
 Hear = Callable[[Call], None]
@@ -60,7 +62,7 @@ class _Ear:
                 self._failed(part, method, clock() - begun, error)
                 raise
             if method not in _WAITS:
-                hear(Call(part, method, clock() - begun, None, True))
+                hear(Call(part, method, clock() - begun, None, True, result))
             return result
 
         return listened

@@ -101,6 +101,8 @@ class Hearing:
             tally.count(c.CALL_ERRORS, call.part, call.error)
             return
         tally.add(c.CALL_DURATION, call.took, call.part)
+        if call.part == "runs" and call.method == "claim":
+            self.runs.claimed(call.result)
         if call.method == "renew" and self._clock is not None:
             self.renewed = self._clock.monotonic()
 

@@ -1,9 +1,10 @@
-"""The facts of runs, counted in batches.
+"""Runs, counted in batches.
 
-There are two for each run, thousands in a second, and a call for each would cost several times as
-much. So those who tell them only append to a list. They are counted once the loop has dealt with
-what a call to the store has brought, because results are told when the store has taken them, many
-together; and before somebody reads.
+There are thousands in a second, and a call for each would cost several times as much. How late they
+are is taken from what a claim has brought, all at once: no fact need be made for that. Those who
+tell of their ends only append to a list. That is counted once the loop has dealt with what a call
+to the store has brought, because results are told when the store has taken them, many together; and
+before somebody reads.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from tenure.facts import (
     RunFailed,
     RunRefused,
     RunRetried,
-    RunStarted,
     RunSucceeded,
 )
+from tenure.model import ClaimBatch
 from tenure.observe import catalogue as c
 from tenure.observe.tally import Tally
 from tenure.process.clock import Clock
@@ -45,15 +46,22 @@ class RunCounter:
         self._by_schedule = by_schedule
         self._lateness = tally.histogram(c.RUN_LATENESS)
         self._duration = tally.histogram(c.RUN_DURATION)
-        self._started: list[RunStarted] = []
         self._ended: dict[type[RunEnded], list[RunEnded]] = {kind: [] for kind in _OUTCOMES}
         self._counting = Lock()
         self.succeeded: dict[str, float] = {}
         """When a run of each task last succeeded, on the boot clock."""
         self.handlers: dict[type[Fact], Callable[[Any], None]] = {
-            RunStarted: self._started.append,
-            **{kind: ended.append for kind, ended in self._ended.items()},
+            kind: ended.append for kind, ended in self._ended.items()
         }
+
+    def claimed(self, batch: ClaimBatch) -> None:
+        """On Tenure's loop only."""
+        late = [
+            ((run.claimed_at or run.due) - run.due).total_seconds()
+            for run in batch.runs
+            if run.unreadable is None
+        ]
+        self._lateness.add_all([seconds if seconds > 0 else 0.0 for seconds in late])
 
     def count(self, clock: Clock) -> None:
         """Count those that have been told by now, unless another thread is about it."""
@@ -64,8 +72,6 @@ class RunCounter:
                 self._counting.release()
 
     def _count(self, clock: Clock) -> None:
-        started = _taken(self._started)
-        self._lateness.add_all([fact.late if fact.late > 0 else 0.0 for fact in started])
         for kind, told in self._ended.items():
             if told:
                 self._count_ended(_OUTCOMES[kind], _taken(told), clock)

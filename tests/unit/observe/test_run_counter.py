@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tenure import Scheduler, every
-from tenure.facts import Fact, Facts, RunFailed, RunRefused, RunStarted, RunSucceeded
+from tenure.facts import Fact, Facts, RunFailed, RunRefused, RunSucceeded
+from tenure.model import ClaimBatch, Kind, OnCrash, RunRecord, RunState
 from tenure.observe import catalogue as c
 from tenure.observe.metrics import metrics_of
 from tenure.observe.run_counter import RunCounter
@@ -19,8 +21,34 @@ from tenure.process.clock import SystemClock
 from tests.unit.observe.observing import ANYWHERE, until
 
 METRICS = (c.RUNS, c.RUN_LATENESS, c.RUN_DURATION, c.SCHEDULE_RUNS, c.SCHEDULE_SUCCESS)
-ABOUT = (7, "sweep", "nightly", datetime(2026, 1, 1, tzinfo=UTC), 1, "host:1:x")
 CLOCK = SystemClock()
+DUE = datetime(2026, 1, 1, tzinfo=UTC)
+ABOUT = (7, "sweep", "nightly", DUE, 1, "host:1:x")
+CLAIMED = RunRecord(
+    id=7,
+    schedule="nightly",
+    uid=1,
+    kind=Kind.PLANNED,
+    nominal=DUE,
+    task="sweep",
+    arguments="{}",
+    state=RunState.CLAIMED,
+    due=DUE,
+    attempt=1,
+    crashes=0,
+    failures=0,
+    lock=None,
+    priority=0,
+    timeout=None,
+    retries=0,
+    on_crash=OnCrash.RERUN,
+    term=1,
+    node="host:1:x",
+    created_at=DUE,
+    claimed_at=None,
+    finished_at=None,
+    error=None,
+)
 
 
 @pytest.fixture
@@ -53,7 +81,6 @@ def test_every_fact_is_counted_once_whichever_threads_count_meanwhile() -> None:
     for scraper in scrapers:
         scraper.start()
     for number in range(5_000):
-        facts.tell(RunStarted(*ABOUT, late=-1.0))
         facts.tell(RunSucceeded(*ABOUT, took=0.5))
         if number % 50 == 0:
             counter.count(CLOCK)  # as the loop does
@@ -62,8 +89,7 @@ def test_every_fact_is_counted_once_whichever_threads_count_meanwhile() -> None:
         scraper.join(60)
     counter.count(CLOCK)
     assert tally.numbers(c.RUNS) == {("succeeded", "sweep"): 5_000}
-    lateness, duration = tally.histogram(c.RUN_LATENESS), tally.histogram(c.RUN_DURATION)
-    assert (sum(lateness.counts), lateness.total) == (5_000, 0.0)
+    duration = tally.histogram(c.RUN_DURATION)
     assert (sum(duration.counts), duration.total) == (5_000, 2_500.0)
 
 
@@ -82,6 +108,16 @@ def test_attempts_that_failed_count_with_their_time_and_by_schedule() -> None:
     assert counter.succeeded == {}
 
 
+def test_runs_are_as_late_as_they_were_claimed() -> None:
+    tally, counter, _ = _counter()
+    claimed = [DUE + timedelta(seconds=seconds) for seconds in (0.5, 2.0, -1.0)]
+    runs = [replace(CLAIMED, claimed_at=moment) for moment in claimed]
+    runs.append(replace(CLAIMED, claimed_at=claimed[1], unreadable="due: 'soon'"))
+    counter.claimed(ClaimBatch(DUE, runs, None))
+    lateness = tally.histogram(c.RUN_LATENESS)
+    assert (sum(lateness.counts), lateness.total) == (3, 2.5)
+
+
 def test_facts_are_counted_although_nobody_scrapes() -> None:
     """Or they would fill the memory, and a task's last success would be the time of the scrape."""
     scheduler = Scheduler("memory://", health=ANYWHERE)
@@ -90,7 +126,7 @@ def test_facts_are_counted_although_nobody_scrapes() -> None:
     counter, tally = metrics._hearing.runs, metrics._tally
 
     def waiting() -> list[Sequence[Fact]]:
-        return [counter._started, *counter._ended.values()]
+        return list(counter._ended.values())
 
     with scheduler:
         until(lambda: tally.numbers(c.RUNS).get(("succeeded", "sweep"), 0) > 5, "runs")
