@@ -72,8 +72,11 @@ class PostgresOffice:
         _, rows, *_ = await self.transaction(fence, self.standing(fence.scope), statement, *after)
         return rows
 
-    async def transaction(self, fence: Fence, *statements: Statement) -> list[Rows]:
-        """Run these in one transaction of the leader's. The first must be `standing`.
+    async def transaction(
+        self, fence: Fence, *statements: Statement, plan_once: bool = False
+    ) -> list[Rows]:
+        """Run these in one transaction of the leader's. The first must be `standing`, or read the
+        fence as well. `plan_once`: their plans are the same whatever their values.
 
         After a transaction failed at a lock, the next ones wait less for theirs. So the leader
         soon finds out which rows are locked, and goes on with all others.
@@ -82,7 +85,7 @@ class PostgresOffice:
         watch = Watch(self._database, _LOOK_AFTER * (wait or self._database.longest))
         try:
             async with watch.kept():
-                entering = self.entering(fence, wait)
+                entering = self.entering(fence, wait, plan_once=plan_once)
                 _, *rows = await self._database.run(entering, *statements, watch=watch)
         except StoreUnavailable as error:
             if not is_locked(error):
@@ -103,11 +106,14 @@ class PostgresOffice:
             "leader": f"{_LEADER}{fence.term}",
         }
 
-    def entering(self, fence: Fence, wait: float | None = None) -> Statement:
+    def entering(
+        self, fence: Fence, wait: float | None = None, *, plan_once: bool = False
+    ) -> Statement:
         """The first statement of a transaction under this fence. `wait` is how many seconds it
         waits for a lock, if not as long as usual."""
         told = None if wait is None else f"{int(wait * 1000)}ms"
-        return self._sql["enter"], {**self.of(fence), "wait": told}
+        plans = "force_generic_plan" if plan_once else None
+        return self._sql["enter"], {**self.of(fence), "wait": told, "plans": plans}
 
     def standing(self, scope: str) -> Statement:
         """Reads the fence."""

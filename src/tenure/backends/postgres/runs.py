@@ -77,6 +77,7 @@ class PostgresRuns(PostgresAttempts):
         # its other results, and its claims, would wait too.
         own = isfinite(database.longest)
         self._finish = self._sql["finish" if not own else "finish_unlocked"]
+        self._once: list[Statement] = [(self._sql["plan_once"], {})] if own else []
         self._turns = ClaimTurns()
         self._limits = Limits(database)
         self._crowded = False
@@ -133,7 +134,7 @@ class PostgresRuns(PostgresAttempts):
                 values |= await self._limits.choose(values)
                 limits, variant = [(self._sql["lock_limits"], values)], "_limited"
                 claim = (self._sql["claim_limited"], values)
-                answers = await self._patiently((self._sql["plan_once"], {}), *limits, claim)
+                answers = await self._patiently(*limits, claim)
                 rows = end_first(answers[-1])
             if not rows[0]["crowded"]:
                 # If other claims were in the way, look again at once.
@@ -181,7 +182,7 @@ class PostgresRuns(PostgresAttempts):
     def _claiming(self, values: dict[str, Any]) -> list[Statement]:
         known = self._scan_starts.known(values["tasks"])
         name = "claim" if known is None else "claim_since"
-        return [(self._sql["plan_once"], {}), (self._sql[name], {**values, **(known or {})})]
+        return [(self._sql[name], {**values, **(known or {})})]
 
     async def _from_the_beginning(self, rows: Rows, values: dict[str, Any]) -> Rows:
         """Repeat a claim that found nothing, if it is time to scan from the beginning; and if such
@@ -202,7 +203,8 @@ class PostgresRuns(PostgresAttempts):
         while True:
             attempt += 1
             try:
-                return await self._database.run(*statements)
+                answers = await self._database.run(*self._once, *statements)
+                return answers[len(self._once) :]
             except StoreError as error:
                 if not isinstance(error.__cause__, _MEANWHILE):
                     raise

@@ -198,7 +198,7 @@ class PostgresSchedules:
         if at is not None:
             statements.append((self._sql["await_moment"], {"at": at, "longest": LONGEST_WAIT}))
         try:
-            answers = await self._office.transaction(fence, *statements)
+            answers = await self._office.transaction(fence, *statements, plan_once=True)
         except StoreError as error:
             if sqlstate(error) == DIVISION_BY_ZERO:
                 return Fired(stale=len(firings))

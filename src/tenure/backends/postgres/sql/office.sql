@@ -3,8 +3,10 @@
 -- successor who is blocked by it can tell whose it is. And it locks the fence, if the term is in office,
 -- with the weakest lock there is: `take` may update the row beside it, `outwait` has to wait for it.
 -- This statement does not decide, since its snapshot may be older than the lock. Those after it do.
+-- `plans` is for statements that need not be planned anew each time (`plan_once` in runs.sql).
 SELECT set_config('application_name', %(leader)s, true),
-       set_config('lock_timeout', coalesce(%(wait)s::text, current_setting('lock_timeout')), true), (
+       set_config('lock_timeout', coalesce(%(wait)s::text, current_setting('lock_timeout')), true),
+       set_config('plan_cache_mode', coalesce(%(plans)s::text, current_setting('plan_cache_mode')), true), (
     SELECT term FROM {schema}.fence
     WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s AND holder = %(holder)s
     FOR KEY SHARE);
