@@ -74,8 +74,9 @@ WITH RECURSIVE {level}, {look}, picked AS (
 SELECT crowd.*,{still_chosen} c.* FROM crowd FULL JOIN claimed c ON false;
 
 -- name: plan_once
--- Before a claim, in its transaction. The server overestimates the cost of a generic plan, since it does not
--- know how short the arrays are. So it would plan every claim, which takes longer than the claim itself.
+-- Before claims and results, in their transaction. The server overestimates the cost of a generic plan, since
+-- it does not know how short the arrays are. So it would plan them anew each time, which takes longer than to
+-- execute them.
 SELECT set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: levels
@@ -210,8 +211,7 @@ ready AS NOT MATERIALIZED (
 WITH RECURSIVE {level}, {look}, had AS (
     SELECT count(*) AS n FROM {schema}.run
     WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
-      AND node = %(node)s
-      AND claimed_at = now()
+      AND task = ANY (%(tasks)s::text[]) AND node = %(node)s AND claimed_at = now()
 ), picked AS (
     SELECT l.priority, l.due, h.* FROM look l CROSS JOIN LATERAL (
         SELECT r.id, r.lock, r.on_crash FROM {schema}.run r
@@ -253,8 +253,7 @@ UPDATE {schema}.run SET ready = false WHERE id = ANY (ARRAY(
           AND o.state = 'waiting' AND o.ready
         LIMIT %(tidy)s FOR UPDATE SKIP LOCKED) o
     WHERE c.namespace = %(namespace)s AND coalesce(c.state, '') = 'claimed'
-      AND c.node = %(node)s
-      AND c.claimed_at = now()));
+      AND c.task = ANY (%(tasks)s::text[]) AND c.node = %(node)s AND c.claimed_at = now()));
 
 -- name: tidy
 -- Unmarks some hundreds of the ready runs that a claim read and could not take. Each of them is behind
@@ -381,9 +380,7 @@ CROSS JOIN LATERAL (
 SELECT pg_notify(%(channel)s, %(topic)s);
 
 -- name: claimed
-SELECT * FROM {schema}.run
-WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
-      AND node = %(node)s ORDER BY id;
+SELECT * FROM {schema}.run WHERE {of_node} ORDER BY id;
 
 -- name: claimants
 SELECT DISTINCT node FROM {schema}.run
@@ -404,13 +401,13 @@ WHERE id = %(id)s AND namespace = %(namespace)s AND attempt = %(claim)s AND node
 
 -- name: unconfirmed
 SELECT id FROM {schema}.run
-WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' AND node = %(node)s
+WHERE {of_node}
 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: lock_claims
 SELECT id FROM {schema}.run
-WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
-      AND node = %(node)s AND id = ANY (%(ids)s::bigint[]) AND {in_office}
+WHERE id = ANY (%(ids)s::bigint[]) AND namespace = %(namespace)s AND coalesce(state) = 'claimed'
+  AND node = %(node)s AND {in_office}
 ORDER BY id FOR UPDATE;
 
 -- name: mark_for
@@ -432,10 +429,8 @@ UPDATE {schema}.run SET
         AND cancel_requested_at IS NULL THEN NULL ELSE now() END,
     crashes = least(crashes, 2147483646) + 1,
     error = %(error)s
-WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
-      AND node = %(node)s
-  AND id = ANY (%(ids)s::bigint[])
-  AND EXISTS (
+WHERE id = ANY (%(ids)s::bigint[]) AND namespace = %(namespace)s AND coalesce(state) = 'claimed'
+  AND node = %(node)s AND EXISTS (
       SELECT 1 FROM {schema}.fence
       WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
         AND holder = %(holder)s)
