@@ -1,13 +1,16 @@
-"""Observe: what health, metrics and a scrape each second cost a node that is busy.
+"""Observe: what health, metrics and scrapes cost a node that is busy.
 
 10,000 schedules are due at the same instant, again and again. How many a second are fired by a node
-that only schedules, and how many are executed and on record, by a node with default settings? Each
-in a process of its own: unobserved, and observed while another process scrapes it. Both in turns,
-and the share of each pair counts: so what the machine does meanwhile counts for both. Beside it,
-what the node takes of the processor. There the least of each kind counts, since whatever else uses
-the machine only adds to it. All of it takes about nine minutes.
+that only schedules, and how many are executed and on record, by a node with default settings? And
+how long does the processor work for that?
 
-    python -m benchmarks.observe OPTIONS      such a node, started from here
+Two nodes take turns, burst by burst, in one process: one is unobserved, the other observed and
+scraped once for each second in which it is busy. From one process to the next, on the same machine, such figures
+differ by a tenth or more, which is more than what is looked for; within one process there are
+neighbours to compare. Each pair of bursts gives a share, and the median of all counts, of several
+processes with stores of their own. All of it takes about nine minutes.
+
+    python -m benchmarks.observe OPTIONS      such a process, started from here
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,56 +37,70 @@ from tests.support.servers import free_port, release_port
 
 LEAST, MOST = 97.0, 103.0
 """Per cent of the speed without, and of the processor's time."""
-BURSTS = {"fired": 12, "executed": 4}
-"""How often all are due: once is over in less than a second, in which much may happen."""
-GAP = {"fired": 1, "executed": 2}
+GAP = {"fired": 0.5, "executed": 1.5}
 """How many seconds are between two bursts: by then the first is over."""
+SCRAPED = {"fired": 4, "executed": 2}
+"""During each which of its bursts it is scraped: they last a quarter, or half, of a second."""
 SCRAPE = """
-import sys, time, urllib.request
-while True:
-    begun = time.monotonic()
-    try:
-        urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics", timeout=5).read()
-    except OSError:
-        pass
-    time.sleep(max(0, 1 - (time.monotonic() - begun)))
+import sys, urllib.request
+for _ in sys.stdin:
+    urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics", timeout=5).read()
 """
 
 
+@dataclass(frozen=True)
+class Burst:
+    took: float
+    """From due until the last is fired, or its result recorded."""
+    used: float
+    """Seconds of the processor."""
+
+
+Pair = tuple[Burst, Burst]
+"""Unobserved, and observed."""
+
+
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
-    count, rounds = (200, 1) if quick else (10_000, 8)
+    count, processes, pairs = (200, 1, 1) if quick else (10_000, 8, 12)
     figures: list[Figure] = []
-    for kind in ("fired", "executed"):
-        off: list[tuple[float, float]] = []
-        on: list[tuple[float, float]] = []
-        bursts = 1 if quick else BURSTS[kind]
-        for number in range(1, rounds + 1):
-            for observed in (False, True) if number % 2 else (True, False):
-                with store.fresh() as url:
-                    (on if observed else off).append(_measure(url, count, kind, observed, bursts))
-            speeds = f"{off[-1][0]:,.0f} a second, observed {on[-1][0]:,.0f}"
-            say(f"{number} of {rounds}, {kind}: {speeds}")
-        pairs = [100 * mine[0] / plain[0] for mine, plain in zip(on, off, strict=True)]
-        usage = 100 * min(used for _, used in on) / min(used for _, used in off)
-        speed = statistics.median(pairs)
-        say(f"{kind}: observed {speed:.1f} % of the speed, {usage:.1f} % of the processor time")
+    for kind in GAP:
+        found: list[Pair] = []
+        for number in range(1, processes + 1):
+            with store.fresh() as plain, store.fresh() as observed:
+                found += _measure([plain, observed], count, kind, pairs)
+            said = f"{_speed(found):.1f} % of the speed, {_used(found):.1f} % of the processor time"
+            say(f"{number} of {processes}, {kind}: observed {said}")
         figures += [
-            Figure(f"observe: {kind}, unobserved", "/s", [speed for speed, _ in off]),
-            Figure(f"observe: {kind}, observed", "/s", [speed for speed, _ in on]),
-            Figure(f"observe: {kind}, processor time", "%", [usage], MOST),
-            Figure(f"observe: {kind}, share", "%", pairs, LEAST, "median", least=True),
+            Figure(f"observe: {kind}, unobserved", "/s", [count / off.took for off, _ in found]),
+            Figure(f"observe: {kind}, observed", "/s", [count / on.took for _, on in found]),
+            Figure(f"observe: {kind}, processor time", "%", _uses(found), MOST, "median"),
+            Figure(f"observe: {kind}, share", "%", _speeds(found), LEAST, "median", least=True),
         ]
     return figures
 
 
-def _measure(url: str, count: int, kind: str, observed: bool, bursts: int) -> tuple[float, float]:
-    """How many a second, and seconds of the processor."""
-    port = free_port() if observed else None
-    options = json.dumps({"url": url, "count": count, "kind": kind, "port": port, "often": bursts})
-    scraper = port and subprocess.Popen([sys.executable, "-c", SCRAPE, str(port)])
+def _speeds(found: Sequence[Pair]) -> list[float]:
+    return [100 * off.took / on.took for off, on in found]
+
+
+def _uses(found: Sequence[Pair]) -> list[float]:
+    return [100 * on.used / off.used for off, on in found]
+
+
+def _speed(found: Sequence[Pair]) -> float:
+    return statistics.median(_speeds(found))
+
+
+def _used(found: Sequence[Pair]) -> float:
+    return statistics.median(_uses(found))
+
+
+def _measure(urls: list[str], count: int, kind: str, pairs: int) -> list[Pair]:
+    port = free_port()
+    options = {"urls": urls, "count": count, "kind": kind, "pairs": pairs, "port": port}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.observe", options],
+            [sys.executable, "-m", "benchmarks.observe", json.dumps(options)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
@@ -88,48 +108,73 @@ def _measure(url: str, count: int, kind: str, observed: bool, bursts: int) -> tu
             timeout=2 * PATIENCE,
         )
     finally:
-        if scraper and port:
-            scraper.kill()
-            scraper.wait()
-            release_port(port)
-    took, used = json.loads(done.stdout.splitlines()[-1])
-    return bursts * count / took, used
+        release_port(port)
+    told = json.loads(done.stdout.splitlines()[-1])
+    return [(Burst(*off), Burst(*on)) for off, on in told]
 
 
 def work() -> None: ...
 
 
-def measure(url: str, count: int, kind: str, port: int | None, often: int) -> tuple[float, float]:
-    """Seconds from due until the last is fired, or its result recorded, of all bursts together; and
-    those that the processor worked for it."""
-    given: dict[str, Any] = {} if port is None else {"health": f"127.0.0.1:{port}"}
-    scheduler = Scheduler(url, concurrency=0 if kind == "fired" else 20, **given)
-    scheduler.task(work)
-    # When all have been added, and the node has been quiet for a while.
-    due = datetime.now(UTC) + timedelta(seconds=2 + count / 2_500)
-    bursts = [due + timedelta(seconds=n * GAP[kind]) for n in range(often)]
-    done, ended, took = threading.Event(), 0, 0.0
+class Node:
+    """One of the two, which fires or executes a burst in each of its turns."""
 
-    def recorded(fact: Fact) -> None:
-        nonlocal ended, took
-        ended += fact.fired if isinstance(fact, Ticked) else 1
-        if ended % count == 0:
-            took += time.time() - bursts[ended // count - 1].timestamp()
-        if ended == count * len(bursts):
-            done.set()
+    def __init__(self, url: str, count: int, kind: str, port: int | None) -> None:
+        given: dict[str, Any] = {} if port is None else {"health": f"127.0.0.1:{port}"}
+        self.scheduler = Scheduler(url, concurrency=0 if kind == "fired" else 20, **given)
+        self.scheduler.task(work)
+        self._count = count
+        self._ended = 0
+        self._over = threading.Semaphore(0)
+        fact = "tick.fired" if kind == "fired" else "run.succeeded"
+        self.scheduler.on(fact, self._recorded)
 
-    scheduler.on("tick.fired" if kind == "fired" else "run.succeeded", recorded)
-    with scheduler:
-        each = every(seconds=GAP[kind], start=due, end=bursts[-1])
+    def _recorded(self, fact: Fact) -> None:
+        self._ended += fact.fired if isinstance(fact, Ticked) else 1
+        if self._ended % self._count == 0:
+            self._over.release()
+
+    def add(self, first: datetime, last: datetime, gap: float) -> None:
+        each = every(seconds=gap, start=first, end=last)
         options: dict[str, Any] = {"task": work, "overlap": "allow", "catch_up": "all"}
-        scheduler.add_many([NewSchedule(f"{n:05}", each, **options) for n in range(count)])
-        assert datetime.now(UTC) < due, "this machine is too slow, or too busy"
-        leave_out_what_stays()  # as run() does: a full collection would hide what is measured
-        time.sleep(max(0.0, due.timestamp() - time.time() - 0.1))
-        used = time.process_time()
-        assert done.wait(PATIENCE)
-        return took, time.process_time() - used
+        new = [NewSchedule(f"{number:05}", each, **options) for number in range(self._count)]
+        self.scheduler.add_many(new)
+
+    def burst(self, due: datetime) -> Burst:
+        begun = time.process_time()
+        assert self._over.acquire(timeout=PATIENCE)
+        return Burst(time.time() - due.timestamp(), time.process_time() - begun)
+
+
+def measure(urls: Sequence[str], count: int, kind: str, pairs: int, port: int) -> list[Pair]:
+    gap = GAP[kind]
+    nodes = [Node(url, count, kind, of) for url, of in zip(urls, (None, port), strict=True)]
+    pairs += 1  # the first is not counted
+    # When all have been added, and the nodes have been quiet for a while.
+    due = datetime.now(UTC) + timedelta(seconds=3 + 2 * count / 2_500)
+    bursts = [due + timedelta(seconds=number * gap) for number in range(2 * pairs)]
+    command = [sys.executable, "-c", SCRAPE, str(port)]
+    found: list[Burst] = []
+    with (
+        nodes[0].scheduler,
+        nodes[1].scheduler,
+        subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as scraper,
+    ):
+        assert scraper.stdin is not None
+        with closing(scraper.stdin) as told:
+            for node, first, last in zip(nodes, bursts[:2], bursts[-2:], strict=True):
+                node.add(first, last, 2 * gap)
+            assert datetime.now(UTC) < due, "this machine is too slow, or too busy"
+            leave_out_what_stays()  # as run() does: a full collection would hide what is measured
+            for number, moment in enumerate(bursts):
+                time.sleep(max(0.0, moment.timestamp() - time.time() - gap / 10))
+                if number % 2 and number // 2 % SCRAPED[kind] == 0:
+                    told.write("\n")
+                    told.flush()
+                found.append(nodes[number % 2].burst(moment))
+    return list(zip(found[2::2], found[3::2], strict=True))
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(**json.loads(sys.argv[1]))))
+    found = measure(**json.loads(sys.argv[1]))
+    print(json.dumps([[(each.took, each.used) for each in pair] for pair in found]))
