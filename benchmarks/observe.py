@@ -5,10 +5,10 @@ that only schedules, and how many are executed and on record, by a node with def
 how long does the processor work for that?
 
 Two nodes take turns, burst by burst, in one process: one is unobserved, the other observed and
-scraped once for each second in which it is busy. From one process to the next, on the same machine, such figures
-differ by a tenth or more, which is more than what is looked for; within one process there are
-neighbours to compare. Each pair of bursts gives a share, and the median of all counts, of several
-processes with stores of their own. All of it takes about nine minutes.
+scraped once for each second in which it is busy. From one process to the next, on the same machine,
+such figures differ by a tenth or more, which is more than what is looked for; within one process
+there are neighbours to compare. Each pair of bursts gives a share, and the median of all counts, of
+several processes with stores of their own. All of it takes about ten minutes.
 
     python -m benchmarks.observe OPTIONS      such a process, started from here
 """
