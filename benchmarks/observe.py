@@ -7,8 +7,8 @@ how long does the processor work for that?
 Two nodes take turns, burst by burst, in one process: one is unobserved, the other observed and
 scraped once for each second in which it is busy. From one process to the next, on the same machine,
 such figures differ by a tenth or more, which is more than what is looked for; within one process
-there are neighbours to compare. Each pair of bursts gives a share, and the median of all counts, of
-several processes with stores of their own. All of it takes about ten minutes.
+there are neighbours to compare. What all bursts of a process took gives its share; the median of
+several processes counts, each with stores of its own. All of it takes about ten minutes.
 
     python -m benchmarks.observe OPTIONS      such a process, started from here
 """
@@ -16,14 +16,13 @@ several processes with stores of their own. All of it takes about ten minutes.
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,46 +55,46 @@ class Burst:
     """Seconds of the processor."""
 
 
-Pair = tuple[Burst, Burst]
-"""Unobserved, and observed."""
+@dataclass(frozen=True)
+class Turns:
+    """All bursts of a process together."""
+
+    unobserved: Burst
+    observed: Burst
+
+    @property
+    def speed(self) -> float:
+        return 100 * self.unobserved.took / self.observed.took
+
+    @property
+    def used(self) -> float:
+        return 100 * self.observed.used / self.unobserved.used
 
 
 def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     count, processes, pairs = (200, 1, 1) if quick else (10_000, 8, 12)
     figures: list[Figure] = []
     for kind in GAP:
-        found: list[Pair] = []
+        found: list[Turns] = []
         for number in range(1, processes + 1):
             with store.fresh() as plain, store.fresh() as observed:
-                found += _measure([plain, observed], count, kind, pairs)
-            said = f"{_speed(found):.1f} % of the speed, {_used(found):.1f} % of the processor time"
+                found.append(_measure([plain, observed], count, kind, pairs))
+            last = found[-1]
+            said = f"{last.speed:.1f} % of the speed, {last.used:.1f} % of the processor time"
             say(f"{number} of {processes}, {kind}: observed {said}")
+        off = [pairs * count / each.unobserved.took for each in found]
+        on = [pairs * count / each.observed.took for each in found]
+        used, speeds = [each.used for each in found], [each.speed for each in found]
         figures += [
-            Figure(f"observe: {kind}, unobserved", "/s", [count / off.took for off, _ in found]),
-            Figure(f"observe: {kind}, observed", "/s", [count / on.took for _, on in found]),
-            Figure(f"observe: {kind}, processor time", "%", _uses(found), MOST, "median"),
-            Figure(f"observe: {kind}, share", "%", _speeds(found), LEAST, "median", least=True),
+            Figure(f"observe: {kind}, unobserved", "/s", off),
+            Figure(f"observe: {kind}, observed", "/s", on),
+            Figure(f"observe: {kind}, processor time", "%", used, MOST, "median"),
+            Figure(f"observe: {kind}, share", "%", speeds, LEAST, "median", least=True),
         ]
     return figures
 
 
-def _speeds(found: Sequence[Pair]) -> list[float]:
-    return [100 * off.took / on.took for off, on in found]
-
-
-def _uses(found: Sequence[Pair]) -> list[float]:
-    return [100 * on.used / off.used for off, on in found]
-
-
-def _speed(found: Sequence[Pair]) -> float:
-    return statistics.median(_speeds(found))
-
-
-def _used(found: Sequence[Pair]) -> float:
-    return statistics.median(_uses(found))
-
-
-def _measure(urls: list[str], count: int, kind: str, pairs: int) -> list[Pair]:
+def _measure(urls: list[str], count: int, kind: str, pairs: int) -> Turns:
     port = free_port()
     options = {"urls": urls, "count": count, "kind": kind, "pairs": pairs, "port": port}
     try:
@@ -109,8 +108,8 @@ def _measure(urls: list[str], count: int, kind: str, pairs: int) -> list[Pair]:
         )
     finally:
         release_port(port)
-    told = json.loads(done.stdout.splitlines()[-1])
-    return [(Burst(*off), Burst(*on)) for off, on in told]
+    off, on = json.loads(done.stdout.splitlines()[-1])
+    return Turns(Burst(*off), Burst(*on))
 
 
 def work() -> None: ...
@@ -130,8 +129,9 @@ class Node:
         self.scheduler.on(fact, self._recorded)
 
     def _recorded(self, fact: Fact) -> None:
-        self._ended += fact.fired if isinstance(fact, Ticked) else 1
-        if self._ended % self._count == 0:
+        ended = fact.fired if isinstance(fact, Ticked) else 1
+        self._ended += ended
+        if ended and self._ended % self._count == 0:
             self._over.release()
 
     def add(self, first: datetime, last: datetime, gap: float) -> None:
@@ -140,13 +140,22 @@ class Node:
         new = [NewSchedule(f"{number:05}", each, **options) for number in range(self._count)]
         self.scheduler.add_many(new)
 
-    def burst(self, due: datetime) -> Burst:
+    def burst(self, due: datetime, begins: Callable[[], None]) -> Burst:
         begun = time.process_time()
+        _sleep_until(due)
+        begins()
         assert self._over.acquire(timeout=PATIENCE)
         return Burst(time.time() - due.timestamp(), time.process_time() - begun)
 
 
-def measure(urls: Sequence[str], count: int, kind: str, pairs: int, port: int) -> list[Pair]:
+def _sleep_until(moment: datetime, before: float = 0.0) -> None:
+    time.sleep(max(0.0, moment.timestamp() - before - time.time()))
+
+
+def _nothing() -> None: ...
+
+
+def measure(urls: Sequence[str], count: int, kind: str, pairs: int, port: int) -> Turns:
     gap = GAP[kind]
     nodes = [Node(url, count, kind, of) for url, of in zip(urls, (None, port), strict=True)]
     pairs += 1  # the first is not counted
@@ -160,21 +169,29 @@ def measure(urls: Sequence[str], count: int, kind: str, pairs: int, port: int) -
         nodes[1].scheduler,
         subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as scraper,
     ):
-        assert scraper.stdin is not None
-        with closing(scraper.stdin) as told:
+        told = scraper.stdin
+        assert told is not None
+
+        def scrape() -> None:
+            told.write("\n")
+            told.flush()
+
+        with closing(told):
             for node, first, last in zip(nodes, bursts[:2], bursts[-2:], strict=True):
                 node.add(first, last, 2 * gap)
             assert datetime.now(UTC) < due, "this machine is too slow, or too busy"
             leave_out_what_stays()  # as run() does: a full collection would hide what is measured
             for number, moment in enumerate(bursts):
-                time.sleep(max(0.0, moment.timestamp() - time.time() - gap / 10))
-                if number % 2 and number // 2 % SCRAPED[kind] == 0:
-                    told.write("\n")
-                    told.flush()
-                found.append(nodes[number % 2].burst(moment))
-    return list(zip(found[2::2], found[3::2], strict=True))
+                _sleep_until(moment, gap / 10)
+                scraped = number % 2 and number // 2 % SCRAPED[kind] == 0
+                found.append(nodes[number % 2].burst(moment, scrape if scraped else _nothing))
+    return Turns(_together(found[2::2]), _together(found[3::2]))
+
+
+def _together(bursts: Sequence[Burst]) -> Burst:
+    return Burst(sum(each.took for each in bursts), sum(each.used for each in bursts))
 
 
 if __name__ == "__main__":
-    found = measure(**json.loads(sys.argv[1]))
-    print(json.dumps([[(each.took, each.used) for each in pair] for pair in found]))
+    turns = measure(**json.loads(sys.argv[1]))
+    print(json.dumps([astuple(turns.unobserved), astuple(turns.observed)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,8 +26,32 @@ async def scans(database: Transactions, text: str, values: dict[str, Any]) -> di
 
 
 async def nodes(database: Transactions, text: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """All steps of the plan."""
-    ((row),) = await database.one(f"EXPLAIN (FORMAT JSON) {text}", values)
+    """All steps of the plan for these values."""
+    return await _explained(database, f"EXPLAIN (FORMAT JSON) {text}", values)
+
+
+async def nodes_of_any(
+    database: Transactions, text: str, values: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """All steps of the plan for any values of such types, which statements have that are planned
+    once. From PostgreSQL 16 on."""
+    names: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in names:
+            names.append(name)
+        number = f"${names.index(name) + 1}"
+        return f"{number}::bigint" if type(values[name]) is int else number
+
+    text = re.sub(r"%\((\w+)\)s", numbered, text).replace("%%", "%")
+    return await _explained(database, f"EXPLAIN (FORMAT JSON, GENERIC_PLAN) {text}", {})
+
+
+async def _explained(
+    database: Transactions, text: str, values: dict[str, Any]
+) -> list[dict[str, Any]]:
+    ((row),) = await database.one(text, values)
     plan = row["QUERY PLAN"]
     return list(steps((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
 

@@ -16,13 +16,27 @@ import psycopg
 import pytest
 
 from tenure.backends.postgres import PostgresBackend
+from tenure.backends.postgres.connections.database import PREPARE_AFTER
 from tenure.backends.postgres.leases import PostgresLeases
 from tenure.backends.postgres.runs import PostgresRuns
 from tenure.backends.postgres.schedules import PostgresSchedules, _as_read, _columns
-from tenure.model import ENDED, HIGHEST_TERM, LONGEST_TTL, OVERLAP, Fence, Firing, NewRun, Planned
+from tenure.backends.postgres.statements import Transactions
+from tenure.model import (
+    ENDED,
+    HIGHEST_TERM,
+    LONGEST_TTL,
+    OVERLAP,
+    Fence,
+    Firing,
+    NewRun,
+    Overlap,
+    Planned,
+    Result,
+    RunState,
+)
 from tenure.process.identity import new_holder
 from tenure.testing.contract.harness import adding, replacing
-from tests.contract.statement_plans import nodes, scans
+from tests.contract.statement_plans import nodes, nodes_of_any, scans
 from tests.support.roles import RoleStore
 from tests.support.servers import PostgresServer
 
@@ -246,14 +260,19 @@ async def test_postgresql_claims_by_key(postgres: PostgresServer, backlog: str) 
         }
         values |= backend.office.of(Fence("leader", 1, "ann"))
         values |= asdict(NewRun("work", "key", lock="shared"))
-        for name, wanted in CLAIMS.items():
-            steps = await nodes(runs._database, runs._sql[name], values)
+        plans = [nodes, nodes_of_any] if await _version(runs._database) >= 16 else [nodes]
+        statements = [
+            (name, await plan(runs._database, runs._sql[name], values))
+            for plan in plans
+            for name in CLAIMS
+        ]
+        for name, steps in statements:
             assert "Seq Scan" not in [step["Node Type"] for step in steps], name
             assert len(runs._sql[name]) <= 4_096 or name in LONG, name
             if backlog == "young":  # of nothing all indexes are as good
                 continue
             used = {step["Index Name"] for step in steps if "Index Name" in step}
-            assert used == wanted, name
+            assert used == CLAIMS[name], name
             for step in steps:
                 by_key = step.get("Index Name") in ("run_first", "run_lock")
                 assert not by_key or "lock = " in step["Index Cond"], (name, step)
@@ -269,6 +288,46 @@ async def test_postgresql_claims_by_key(postgres: PostgresServer, backlog: str) 
         steps = await nodes(schedules._database, schedules._sql["mark_next"], values)
         used = {step["Index Name"] for step in steps if "Index Name" in step}
         assert used == {"run_ended", "run_behind", "run_pkey"} or backlog == "young"
+    finally:
+        await backend.close()
+
+
+async def _version(database: Transactions) -> int:
+    [row] = await database.one("SELECT current_setting('server_version_num')::int / 10000 AS n", {})
+    return int(row["n"])
+
+
+PLANNED_ONCE = {"fire": "reached AS", "finish": "WITH ended AS", "claim": "crowd AS"}
+
+
+async def test_postgresql_plans_firings_claims_and_results_once(postgres: PostgresServer) -> None:
+    """However few they are: the server believes that arrays are long, and would plan each anew."""
+    backend = PostgresBackend(postgres.create_database("planned_once"))
+    await backend.open()
+    try:
+        schedules, runs = backend.schedules, backend.runs
+        assert isinstance(schedules, PostgresSchedules)
+        fence = await backend.office.take(Fence("leader", 1, "ann"))
+        now = await backend.now()
+        each = adding("each", now - timedelta(hours=1), task="work", overlap=Overlap.ALLOW)
+        [schedule] = await schedules.change([each])
+        nominal = schedule.next_nominal
+        results: list[Result] = []
+        assert nominal is not None
+        for _ in range(3 * PREPARE_AFTER):
+            later = nominal + timedelta(seconds=1)
+            planned = (Planned(nominal, nominal),)
+            firing = Firing(schedule.uid, 1, nominal, planned, None, later, later)
+            assert (await schedules.fire(fence, [firing])).fired == 1
+            [run] = (await runs.claim("node", ["work"], 5, results)).runs
+            results, nominal = [Result(run.id, run.claim, "node", RunState.SUCCEEDED)], later
+        known = await schedules._database.one(
+            "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements", {}
+        )
+        for name, words in PLANNED_ONCE.items():
+            [plans] = [row for row in known if words in row["statement"]]
+            assert plans["generic_plans"] > PREPARE_AFTER, name
+            assert plans["custom_plans"] == 0, name
     finally:
         await backend.close()
 

@@ -84,7 +84,7 @@ RUNS = _counter("tenure_runs_total", "Attempts of this node that ended, by how."
 RUN_LATENESS = Metric(
     "tenure_run_lateness_seconds",
     "histogram",
-    "How long after they were due runs were claimed by this node.",
+    "How late this node claimed runs; those that were given back count again.",
     buckets=LATENESS,
     starts=((),),
 )

@@ -55,7 +55,7 @@ class RunCounter:
         }
 
     def claimed(self, batch: ClaimBatch) -> None:
-        """On Tenure's loop only."""
+        """On Tenure's loop only. The few whose reply was lost are found later, and not in here."""
         late = [
             ((run.claimed_at or run.due) - run.due).total_seconds()
             for run in batch.runs
