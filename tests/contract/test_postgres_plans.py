@@ -188,7 +188,7 @@ FROM generate_series(1, 30000) g
 """
 LONG = {"claim_in_turn", "claim_limited", "choose"}
 """Only if tenants take turns, or a task with a limit has room."""
-LIMITS = {"task_pkey", "run_claimed"}
+LIMITS = {"task_pkey", "run_running"}
 CLAIMS = {
     "enqueue": {"run_ready_tenant", "schedule_due_tenant"},
     "of_key": {"run_key"},
@@ -216,7 +216,7 @@ CLAIMS = {
     "mark_for": {"run_behind", "run_first", "run_pkey", "fence_pkey"},
     "confirm": {"run_pkey"},
     "unconfirmed": {"run_claimed"},
-    "lock_claims": {"run_pkey", "fence_pkey"},
+    "lock_claims": {"run_claimed", "fence_pkey"},
     "mend": {"run_behind", "run_first", "run_lock", "run_pkey"},
 }
 

@@ -101,7 +101,7 @@ FROZEN = {
         "77554020bb3b8df0ab11ebe31ca290c5fda52a35151ac5ad32bfb7afebab967c",
     ),
     "postgres": (
-        "a4049d9d51e9192c3b5ce5ce9e2b4c3229772ed979f409fe0d558720f9d321f4",
+        "3a5fd421fb8f1cf4e5c2ce6554d586995eb3562f29473ed651630780462ef03d",
         "211779448c4e4eb36282f6dabfd5c9960e6625d3c9df4e43b7942de91d40f05f",
     ),
 }

@@ -24,7 +24,7 @@ rolls the transaction back."""
 _PARTS = (
     *("level", "known_level", "free", "limits", "room", "opening", "chosen_runs", "looks_at"),
     *("takes", "or_takes", "chosen", "or_chosen", "still_chosen", "look", "turns", "after"),
-    *("later", "first", "rungs", "of_node", "open_run", "in_office", "nobody", "greatest_of_all"),
+    *("later", "first", "rungs", "open_run", "in_office", "nobody", "greatest_of_all"),
     *("planned_firings", "mark_behind", "wake_for_room"),
 )
 _ALL = {

@@ -277,9 +277,9 @@ CREATE INDEX run_first ON {schema}.run
 CREATE INDEX run_behind ON {schema}.run
     (namespace, lock, task, (-priority::bigint), (attempt <= unbegun), due, id)
     WHERE state = 'waiting' AND NOT ready AND lock IS NOT NULL;
--- One index for both: how many runs of a task with a limit are claimed, and which a node has. The latter goes from
--- task to task.
-CREATE INDEX run_claimed ON {schema}.run (namespace, task, node) WHERE coalesce(state, '') = 'claimed';
+CREATE INDEX run_claimed ON {schema}.run (namespace, node) WHERE coalesce(state, '') = 'claimed';
+-- For tasks with a limit: how many of its runs are claimed. Its condition has words of its own, too.
+CREATE INDEX run_running ON {schema}.run (namespace, task) WHERE nullif(state, '') = 'claimed';
 -- The last line of defence: one lock key can never have two claimed runs.
 CREATE UNIQUE INDEX run_lock ON {schema}.run (namespace, lock)
     WHERE state = 'claimed' AND lock IS NOT NULL;
@@ -1278,7 +1278,7 @@ SELECT r.namespace, coalesce(s.name, r.schedule), coalesce(s.tenant, nullif(r.te
         WHEN n.knowing = 0 THEN 'no live node executes task ' || r.task
         WHEN k.most <= (
             SELECT count(*) FROM {schema}.run c
-            WHERE c.namespace = r.namespace AND c.task = r.task AND coalesce(c.state, '') = 'claimed'
+            WHERE c.namespace = r.namespace AND c.task = r.task AND nullif(c.state, '') = 'claimed'
         ) THEN 'as many runs of task ' || r.task || ' are claimed as its max_running allows: ' || k.most
         WHEN EXISTS (
             SELECT 1 FROM {schema}.run o

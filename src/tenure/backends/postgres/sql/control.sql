@@ -22,5 +22,6 @@ WHERE r.id = f.id AND r.namespace = %(namespace)s AND r.attempt = f.claim AND r.
 
 -- name: cancelling
 SELECT id, attempt FROM {schema}.run
-WHERE {of_node} AND cancel_requested_at IS NOT NULL
+WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' AND node = %(node)s
+  AND cancel_requested_at IS NOT NULL
 ORDER BY id;

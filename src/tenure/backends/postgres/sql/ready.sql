@@ -45,21 +45,7 @@ limits AS (
 -- name: room
 -- How many more runs of task `k.name` may be claimed, if `k.most` is its limit.
 (k.most - (SELECT count(*) FROM {schema}.run
-    WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' AND task = k.name));
-
--- name: of_node
--- True for the claimed runs of a node. It goes from task to task by the index, which begins with them.
-task = ANY (ARRAY(
-    WITH RECURSIVE t AS (
-        (SELECT task FROM {schema}.run
-         WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' ORDER BY task LIMIT 1)
-        UNION ALL
-        SELECT h.task FROM t CROSS JOIN LATERAL (
-            SELECT r.task FROM {schema}.run r
-            WHERE r.namespace = %(namespace)s AND coalesce(r.state, '') = 'claimed' AND r.task > t.task
-            ORDER BY r.task LIMIT 1) h)
-    SELECT task FROM t))
-AND namespace = %(namespace)s AND coalesce(state, '') = 'claimed' AND node = %(node)s;
+    WHERE namespace = %(namespace)s AND nullif(state, '') = 'claimed' AND task = k.name));
 
 -- name: opening
 -- True if one of these tasks has a limit, room, and a run that is due.

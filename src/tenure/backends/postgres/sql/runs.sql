@@ -211,7 +211,8 @@ ready AS NOT MATERIALIZED (
 WITH RECURSIVE {level}, {look}, had AS (
     SELECT count(*) AS n FROM {schema}.run
     WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
-      AND task = ANY (%(tasks)s::text[]) AND node = %(node)s AND claimed_at = now()
+      AND node = %(node)s
+      AND claimed_at = now()
 ), picked AS (
     SELECT l.priority, l.due, h.* FROM look l CROSS JOIN LATERAL (
         SELECT r.id, r.lock, r.on_crash FROM {schema}.run r
@@ -253,7 +254,8 @@ UPDATE {schema}.run SET ready = false WHERE id = ANY (ARRAY(
           AND o.state = 'waiting' AND o.ready
         LIMIT %(tidy)s FOR UPDATE SKIP LOCKED) o
     WHERE c.namespace = %(namespace)s AND coalesce(c.state, '') = 'claimed'
-      AND c.task = ANY (%(tasks)s::text[]) AND c.node = %(node)s AND c.claimed_at = now()));
+      AND c.node = %(node)s
+      AND c.claimed_at = now()));
 
 -- name: tidy
 -- Unmarks some hundreds of the ready runs that a claim read and could not take. Each of them is behind
@@ -380,7 +382,9 @@ CROSS JOIN LATERAL (
 SELECT pg_notify(%(channel)s, %(topic)s);
 
 -- name: claimed
-SELECT * FROM {schema}.run WHERE {of_node} ORDER BY id;
+SELECT * FROM {schema}.run
+WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
+      AND node = %(node)s ORDER BY id;
 
 -- name: claimants
 SELECT DISTINCT node FROM {schema}.run
@@ -401,13 +405,13 @@ WHERE id = %(id)s AND namespace = %(namespace)s AND attempt = %(claim)s AND node
 
 -- name: unconfirmed
 SELECT id FROM {schema}.run
-WHERE {of_node}
+WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed' AND node = %(node)s
 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: lock_claims
 SELECT id FROM {schema}.run
-WHERE id = ANY (%(ids)s::bigint[]) AND namespace = %(namespace)s AND coalesce(state) = 'claimed'
-  AND node = %(node)s AND {in_office}
+WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
+      AND node = %(node)s AND id = ANY (%(ids)s::bigint[]) AND {in_office}
 ORDER BY id FOR UPDATE;
 
 -- name: mark_for
@@ -429,8 +433,10 @@ UPDATE {schema}.run SET
         AND cancel_requested_at IS NULL THEN NULL ELSE now() END,
     crashes = least(crashes, 2147483646) + 1,
     error = %(error)s
-WHERE id = ANY (%(ids)s::bigint[]) AND namespace = %(namespace)s AND coalesce(state) = 'claimed'
-  AND node = %(node)s AND EXISTS (
+WHERE namespace = %(namespace)s AND coalesce(state, '') = 'claimed'
+      AND node = %(node)s
+  AND id = ANY (%(ids)s::bigint[])
+  AND EXISTS (
       SELECT 1 FROM {schema}.fence
       WHERE namespace = %(namespace)s AND scope = %(scope)s AND term = %(term)s
         AND holder = %(holder)s)
