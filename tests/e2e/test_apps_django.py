@@ -175,7 +175,7 @@ OWN = 3
 CONNECTIONS = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    " AND application_name"
+    " AND backend_type = 'client backend' AND application_name"  # no autovacuum
 )
 CONFIRMED = "SELECT count(*) FROM tenure.run_history WHERE task = 'confirm' AND state"
 

@@ -93,6 +93,8 @@ async def connect(url: str, limit: float) -> Connection:
             # There may be a transaction pooler: it gives each transaction another session, which
             # lacks the statements that were prepared on the last one.
             prepare_threshold=None,
+            # Whose it is can be seen even before its settings name it.
+            fallback_application_name="tenure",
             **liveness(limit),
         )
     )
