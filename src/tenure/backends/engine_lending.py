@@ -121,7 +121,11 @@ class EngineLender:
             self._pauses.give_way()
             with self._engine.connect() as connection:
                 if not self._checked:
-                    _check_threads(connection.connection.driver_connection)
+                    try:
+                        _check_threads(connection.connection.driver_connection)
+                    except ConfigError:
+                        connection.invalidate()  # closed here, since no other thread can
+                        raise
                     self._checked = True
                 self._begun = _real.monotonic()
                 lent = EngineTransaction(connection, self._store, over)
