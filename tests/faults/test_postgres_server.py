@@ -16,6 +16,8 @@ from tests.support.servers import PostgresServer
 pytestmark = pytest.mark.faults
 AT_REST = 0.3
 """A node whose sessions did nothing for so many seconds is in no transaction."""
+BREATH = 0.01
+"""It may go on for so long between two looks at where it stands."""
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,14 @@ def test_short_restart_is_not_even_noticed_by_idle_connections(cluster: Postgres
 
 
 def _frozen_at_rest(cluster: PostgresCluster, node: Program) -> bool:
-    """Not between two statements of a transaction, where its sessions are idle for a moment too."""
+    """Its sessions did nothing for a while, so it is not between two statements. And twice it stood
+    at the same point, where it waits: so it is not between its look at a connection and the call
+    that follows, either."""
     begun = time.monotonic()
+    node.freeze()
+    position = node.position()
+    node.thaw()
+    time.sleep(BREATH)
     node.freeze()
     busy = cluster.query(
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
@@ -79,9 +87,10 @@ def _frozen_at_rest(cluster: PostgresCluster, node: Program) -> bool:
         " AND (state <> 'idle' OR state_change > now() - %s * interval '1 s')",
         time.monotonic() - begun + AT_REST,
     )
-    if busy:
+    if busy or node.position() != position:
         node.thaw()
-    return not busy
+        return False
+    return True
 
 
 def test_sessions_of_a_healthy_holder_ended_by_an_administrator(cluster: PostgresCluster) -> None:
