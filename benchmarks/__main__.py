@@ -87,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with STORES[name](options.directory) as store:
             facts, stretch = report.machine(store, options.quick), processors.Stretch()
             _check_facts(options, name, facts)
+            if not options.quick:
+                store.wear_in()
             figures, used, broken = _measure(store, options, begun, facts)
             facts |= processors.stolen(stretch.shares(), used)
         every = [figure for found in figures.values() for figure in found]

@@ -71,6 +71,8 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     idle: dict[int, Idle] = {}
     takeover: dict[int, list[float]] = {}
     with store.roomy(CONNECTIONS) as roomy:
+        if not quick:
+            roomy.wear_in()
         for size in sizes:
             idle[size], takeover[size] = _crowd(roomy, size, quick, say)
         repetitions, rounds = (1, 20) if quick else (5, 200)

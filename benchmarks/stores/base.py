@@ -88,6 +88,9 @@ class Store:
         """What a reader must know of it to compare figures."""
         raise NotImplementedError
 
+    def wear_in(self) -> None:
+        """Make its server like one that has been in use, before real figures are measured."""
+
     def place(self) -> AbstractContextManager[Place]:
         """An empty store, which is gone afterwards."""
         raise NotImplementedError

@@ -1,4 +1,9 @@
-"""PostgreSQL: a server of our own, durable, with its default settings."""
+"""PostgreSQL: a server of our own, durable, with its default settings, that has been in use.
+
+A new server makes a file for every 16 MB of its log, and all commits wait some 60 ms until that is
+on disk. Later on, checkpoints hand it its old files again. At 4,000 runs a second, new files came
+every two seconds and made nearly all of p99.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,9 @@ from benchmarks.stores.base import OWN_COLUMNS, Place, Store, Usage, file_system
 from tenure import Scheduler
 from tenure.backends.postgres import PostgresBackend
 from tests.support.servers import PostgresServer
+
+LOG_FILES = 64
+"""As many as `max_wal_size` lets there be, by default."""
 
 
 class Postgres(Store):
@@ -47,6 +55,13 @@ class Postgres(Store):
 
     def __exit__(self, *exc: object) -> None:
         self._server.close()
+
+    def wear_in(self) -> None:
+        message = "SELECT pg_logical_emit_message(true, 'bench', ''), pg_switch_wal()"
+        with psycopg.connect(self._server.url, autocommit=True) as connection:
+            for _ in range(LOG_FILES):
+                connection.execute(message)
+            connection.execute("CHECKPOINT")
 
     def facts(self) -> dict[str, str]:
         with psycopg.connect(self._server.url) as connection:
