@@ -7,8 +7,10 @@ how long does the processor work for that?
 Two nodes take turns, burst by burst, in one process: one is unobserved, the other observed and
 scraped once for each second in which it is busy. From one process to the next, on the same machine,
 such figures differ by a tenth or more, which is more than what is looked for; within one process
-there are neighbours to compare. What all bursts of a process took gives its share; the median of
-several processes counts, each with stores of its own. All of it takes about ten minutes.
+there are neighbours to compare. If neither is observed, the second one takes about a per cent
+longer than the first: so it is the second in half of the processes, and the first in the others.
+What all bursts of a process took gives its share; the median of several processes counts, each with
+stores of its own. All of it takes about ten minutes.
 
     python -m benchmarks.observe OPTIONS      such a process, started from here
 """
@@ -78,7 +80,8 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
         found: list[Turns] = []
         for number in range(1, processes + 1):
             with store.fresh() as plain, store.fresh() as observed:
-                found.append(_measure([plain, observed], count, kind, pairs))
+                turned = number % 2 == 0
+                found.append(_measure([plain, observed], count, kind, pairs, turned))
             last = found[-1]
             said = f"{last.speed:.1f} % of the speed, {last.used:.1f} % of the processor time"
             say(f"{number} of {processes}, {kind}: observed {said}")
@@ -94,9 +97,10 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     return figures
 
 
-def _measure(urls: list[str], count: int, kind: str, pairs: int) -> Turns:
+def _measure(urls: list[str], count: int, kind: str, pairs: int, turned: bool) -> Turns:
     port = free_port()
     options = {"urls": urls, "count": count, "kind": kind, "pairs": pairs, "port": port}
+    options["turned"] = turned
     try:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.observe", json.dumps(options)],
@@ -155,9 +159,13 @@ def _sleep_until(moment: datetime, before: float = 0.0) -> None:
 def _nothing() -> None: ...
 
 
-def measure(urls: Sequence[str], count: int, kind: str, pairs: int, port: int) -> Turns:
+def measure(
+    urls: Sequence[str], count: int, kind: str, pairs: int, port: int, *, turned: bool
+) -> Turns:
+    """`turned`: the first node is observed, not the second."""
     gap = GAP[kind]
-    nodes = [Node(url, count, kind, of) for url, of in zip(urls, (None, port), strict=True)]
+    ports = (port, None) if turned else (None, port)
+    nodes = [Node(url, count, kind, of) for url, of in zip(urls, ports, strict=True)]
     pairs += 1  # the first is not counted
     # When all have been added, and the nodes have been quiet for a while.
     due = datetime.now(UTC) + timedelta(seconds=3 + 2 * count / 2_500)
@@ -183,9 +191,11 @@ def measure(urls: Sequence[str], count: int, kind: str, pairs: int, port: int) -
             leave_out_what_stays()  # as run() does: a full collection would hide what is measured
             for number, moment in enumerate(bursts):
                 _sleep_until(moment, gap / 10)
-                scraped = number % 2 and number // 2 % SCRAPED[kind] == 0
-                found.append(nodes[number % 2].burst(moment, scrape if scraped else _nothing))
-    return Turns(_together(found[2::2]), _together(found[3::2]))
+                place = number % 2
+                scraped = ports[place] is not None and number // 2 % SCRAPED[kind] == 0
+                found.append(nodes[place].burst(moment, scrape if scraped else _nothing))
+    ours, others = _together(found[2::2]), _together(found[3::2])
+    return Turns(others, ours) if turned else Turns(ours, others)
 
 
 def _together(bursts: Sequence[Burst]) -> Burst:
