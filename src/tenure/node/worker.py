@@ -51,7 +51,7 @@ from tenure.tasks.run import Run
 GATHER = 0.004
 SHORT = 0.02
 """Runs that take less than this are short: others may be claimed for their slots in advance."""
-AHEAD = 4
+AHEAD = 8
 """At most so many times `concurrency` are claimed in advance."""
 AHEAD_FOR = 0.1
 """If they get no slot within so many seconds, they are given back."""
