@@ -12,7 +12,7 @@ from tenure.model import (
     RunState,
     ScheduleSpec,
 )
-from tenure.node.worker import AHEAD_FOR, SHORT
+from tenure.node.worker import AHEAD, AHEAD_FOR, SHORT
 from tenure.tasks.run import Run
 from tenure.testing.contract.harness import finish
 from tests.unit.node.services import names
@@ -43,6 +43,19 @@ async def test_short_runs_are_claimed_ahead_of_their_slots() -> None:
     assert most == 2
     await world.step()
     assert {run.state for run in await world.backend.runs.find(limit=99)} == {RunState.SUCCEEDED}
+
+
+async def test_a_claim_takes_only_so_many_times_its_slots_ahead() -> None:
+    world = World(concurrency=2)
+    for _ in range(100):
+        await world.add()
+    claimed, before = [], 0
+    while len(world.executed) < 100:
+        await world.step()
+        claimed.append(len(world.executed) - before)
+        before = len(world.executed)
+    assert claimed[:4] == [2, 4, 6, 8]
+    assert max(claimed) == 2 + AHEAD * 2
 
 
 async def test_the_next_burst_is_claimed_ahead_at_once_until_a_run_was_long() -> None:
