@@ -4,8 +4,7 @@ It claims only while its node's presence is trusted: a node that others consider
 work. If a claim's reply is lost, the worker asks the store what this node has claimed, and starts
 what it is not executing. Results are kept until the store has recorded them.
 
-Every claim is a transaction, which takes longer than a short run. So while runs are short, the
-worker claims more than it has room for: as many as ended during the last claim. They get a slot
+While runs are short, the worker claims more than it has room for (claim_ahead.py). They get a slot
 almost at once. If not, they are given back unchanged: they keep their place in the queue, and no
 attempt is counted.
 
@@ -22,6 +21,7 @@ from collections.abc import Callable, Collection
 
 from tenure.backends.base import RunStore
 from tenure.model import OnCrash, RunRecord
+from tenure.node.claim_ahead import AHEAD_FOR, ClaimAhead
 from tenure.node.hung_runs import HungRuns
 from tenure.node.results import Claim, Results
 from tenure.node.run_locks import RunLocks
@@ -49,12 +49,6 @@ from tenure.tasks.results import Kept
 from tenure.tasks.run import Run
 
 GATHER = 0.004
-SHORT = 0.02
-"""Runs that take less than this are short: others may be claimed for their slots in advance."""
-AHEAD = 8
-"""At most so many times `concurrency` are claimed in advance."""
-AHEAD_FOR = 0.1
-"""If they get no slot within so many seconds, they are given back."""
 NO_ROOM = "its node had no room for it; it waits for another"
 _logger = logging.getLogger("tenure.node")
 
@@ -96,10 +90,7 @@ class Worker(Service):
         self._next: deque[RunRecord] = deque()
         """Claimed in advance; started as soon as there is a slot."""
         self._give_back_at = float("inf")
-        self._ahead = 0
-        """How many to claim in advance: as many short runs as ended between the last two claims."""
-        self._short = 0
-        """How many short runs have ended since the last claim."""
+        self._ahead = ClaimAhead(around.settings.concurrency)
         self._locks = RunLocks(self.facts, self.clock)
         self._results = Results(runs, around, self._locks)
         self._committed: set[Claim] = set()
@@ -199,7 +190,7 @@ class Worker(Service):
         if self._next:
             self._results.waiting += [given_back(record, error) for record in self._next]
             self._next.clear()
-            self._ahead = 0
+            self._ahead.none()
 
     async def stop(self, grace: float) -> None:
         """Claim nothing more; let runs end for `grace` seconds; cancel coroutines; report."""
@@ -236,10 +227,7 @@ class Worker(Service):
 
     async def _claim(self, node: str, names: list[str]) -> float:
         """Report what ended and take what waits, in one transaction."""
-        if self._results.waiting or self._short:
-            self._ahead = min(max(self._ahead, self._short), AHEAD * self.settings.concurrency)
-            self._short = 0
-        room, ahead = self._room, self._ahead
+        room, ahead = self._room, self._ahead.claim(self.clock.monotonic())
         reporting = list(self._results.waiting)
         results = [result for result, _ in reporting]
         told, self._told = self._told, False
@@ -329,11 +317,7 @@ class Worker(Service):
 
         def ended(error: BaseException | None, kept: Kept | None) -> None:
             took = self.clock.monotonic() - run.begun
-            # Runs with on_crash=abandon are never claimed in advance.
-            if took - run.waited < SHORT and record.on_crash is OnCrash.RERUN:
-                self._short += 1
-            else:
-                self._short = self._ahead = 0
+            self._ahead.ended(took - run.waited, may=record.on_crash is OnCrash.RERUN)
             asked, told = claim in self._asked, run.cancelled
             backoff = self.settings.backoff
             if run.committed:  # what came after that changes nothing

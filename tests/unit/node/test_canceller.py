@@ -150,9 +150,11 @@ async def test_task_that_ends_because_its_node_stops_waits_for_another(world: Ca
 
 async def test_run_that_was_claimed_ahead_never_begins() -> None:
     world = CancelWorld(concurrency=1)
+    await world.add()
+    await world.step()  # a short run: the next claim takes one ahead
+    world.executed.clear()
     first, second = await world.add(), await world.add()
     world.behave = forever
-    world.worker._ahead = 1
     await world.step()
     assert [run.id for run in world.executed] == [first]
     assert (await world.run(second)).state is RunState.CLAIMED

@@ -12,7 +12,7 @@ from tenure.model import (
     RunState,
     ScheduleSpec,
 )
-from tenure.node.worker import AHEAD, AHEAD_FOR, SHORT
+from tenure.node.claim_ahead import AHEAD, AHEAD_FOR, SHORT
 from tenure.tasks.run import Run
 from tenure.testing.contract.harness import finish
 from tests.unit.node.services import names
@@ -47,15 +47,35 @@ async def test_short_runs_are_claimed_ahead_of_their_slots() -> None:
 
 async def test_a_claim_takes_only_so_many_times_its_slots_ahead() -> None:
     world = World(concurrency=2)
-    for _ in range(100):
+    for _ in range(120):
         await world.add()
     claimed, before = [], 0
-    while len(world.executed) < 100:
+    while len(world.executed) < 120:
         await world.step()
         claimed.append(len(world.executed) - before)
         before = len(world.executed)
     assert claimed[:4] == [2, 4, 6, 8]
     assert max(claimed) == 2 + AHEAD * 2
+
+
+async def test_no_more_are_claimed_ahead_than_soon_get_a_slot() -> None:
+    """Also if runs are just short enough: two slots end 13 of them in a tenth of a second."""
+    world = World(concurrency=2)
+
+    async def nearly_long(run: Run) -> None:
+        await world.clock.sleep(0.75 * SHORT)
+
+    world.behave = nearly_long
+    for _ in range(100):
+        await world.add()
+    most = 0
+    while len(world.executed) < 100:
+        await world.step()
+        most = max(most, len(await world.backend.runs.claimed("node")))
+        world.clock.advance(0.75 * SHORT)
+        await world.clock.settle()
+    assert 4 <= most <= 2 + 7
+    assert "run.given_back" not in names(world.told)
 
 
 async def test_the_next_burst_is_claimed_ahead_at_once_until_a_run_was_long() -> None:
