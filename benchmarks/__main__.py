@@ -87,8 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with STORES[name](options.directory) as store:
             facts, stretch = report.machine(store, options.quick), processors.Stretch()
             _check_facts(options, name, facts)
-            if not options.quick:
-                store.wear_in()
             figures, used, broken = _measure(store, options, begun, facts)
             facts |= processors.stolen(stretch.shares(), used)
         every = [figure for found in figures.values() for figure in found]
@@ -138,6 +136,8 @@ def _measure(
                 run = partial(steady.run, minutes=options.minutes)
             elif run is beside.run:
                 run = partial(beside.run, before=options.beside)
+            if not options.quick:
+                store.wear_in()  # each time: a server removes files in quiet hours
             figures[name] = run(store, options.quick, say)
         except Exception:  # noqa: BLE001 - whatever it is, it is told
             say(f"FAILED\n{traceback.format_exc()}")

@@ -7,8 +7,8 @@ how long does the processor work for that?
 Two nodes take turns, burst by burst, in one process: one is unobserved, the other observed and
 scraped once for each second in which it is busy. From one process to the next, on the same machine,
 such figures differ by a tenth or more, which is more than what is looked for; within one process
-there are neighbours to compare. If neither is observed, the second one takes about a per cent
-longer than the first: so it is the second in half of the processes, and the first in the others.
+there are neighbours to compare. If neither is observed, the second one takes about one per cent
+longer than the first. So the observed one comes second in half of the processes only.
 What all bursts of a process took gives its share; the median of several processes counts, each with
 stores of its own. All of it takes about ten minutes.
 
@@ -41,7 +41,8 @@ LEAST, MOST = 97.0, 103.0
 GAP = {"fired": 0.5, "executed": 1.5}
 """How many seconds are between two bursts: by then the first is over."""
 SCRAPED = {"fired": 4, "executed": 2}
-"""During each which of its bursts it is scraped: they last a quarter, or half, of a second."""
+"""During each which of its bursts it is scraped: they last up to a quarter, or three, of a second.
+"""
 SCRAPE = """
 import sys, urllib.request
 for _ in sys.stdin:
@@ -79,9 +80,9 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
     for kind in GAP:
         found: list[Turns] = []
         for number in range(1, processes + 1):
-            with store.fresh() as plain, store.fresh() as observed:
+            with store.fresh() as one, store.fresh() as other:
                 turned = number % 2 == 0
-                found.append(_measure([plain, observed], count, kind, pairs, turned))
+                found.append(_measure([one, other], count, kind, pairs, turned))
             last = found[-1]
             said = f"{last.speed:.1f} % of the speed, {last.used:.1f} % of the processor time"
             say(f"{number} of {processes}, {kind}: observed {said}")
@@ -99,8 +100,8 @@ def run(store: Store, quick: bool, say: Say) -> list[Figure]:
 
 def _measure(urls: list[str], count: int, kind: str, pairs: int, turned: bool) -> Turns:
     port = free_port()
-    options = {"urls": urls, "count": count, "kind": kind, "pairs": pairs, "port": port}
-    options["turned"] = turned
+    options: dict[str, Any] = {"urls": urls, "count": count, "kind": kind, "pairs": pairs}
+    options |= {"port": port, "turned": turned}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.observe", json.dumps(options)],
@@ -194,8 +195,8 @@ def measure(
                 place = number % 2
                 scraped = ports[place] is not None and number // 2 % SCRAPED[kind] == 0
                 found.append(nodes[place].burst(moment, scrape if scraped else _nothing))
-    ours, others = _together(found[2::2]), _together(found[3::2])
-    return Turns(others, ours) if turned else Turns(ours, others)
+    of_first, of_second = _together(found[2::2]), _together(found[3::2])
+    return Turns(of_second, of_first) if turned else Turns(of_first, of_second)
 
 
 def _together(bursts: Sequence[Burst]) -> Burst:
