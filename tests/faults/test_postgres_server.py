@@ -72,9 +72,9 @@ def test_short_restart_is_not_even_noticed_by_idle_connections(cluster: Postgres
 
 
 def _frozen_at_rest(cluster: PostgresCluster, node: Program) -> bool:
-    """Its sessions did nothing for a while, so it is not between two statements. And twice it stood
-    at the same point, where it waits: so it is not between its look at a connection and the call
-    that follows, either."""
+    """Its sessions did nothing for a while, so it is not between two statements. And it stood at
+    the same point twice, where it waits; so it is not between its look at a connection and the call
+    that follows either."""
     begun = time.monotonic()
     node.freeze()
     position = node.position()
