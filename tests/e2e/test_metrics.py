@@ -38,7 +38,8 @@ NOWHERE = Relay(
     allow_private=True,
 )
 TOMORROW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
-SOON = timedelta(seconds=0.3)
+SOON = timedelta(seconds=2)
+"""By then even a busy machine has added it."""
 UNREAD = 3
 Bounds = tuple[float, float]
 

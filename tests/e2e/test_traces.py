@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from tenure import Event, NewSchedule, Relay, Run, Scheduler, Settings, at
+from tenure import Event, NewSchedule, Relay, Run, Scheduler, Settings, every
 from tenure.observe import trace, traces
 from tests.e2e import command
 from tests.e2e.command import until
@@ -84,7 +83,7 @@ def test_trace_goes_from_the_tick_to_the_run_to_the_event_to_the_relay(
     with ExitStack() as stack:
         for each in (leader, executor, relay):
             stack.enter_context(each)
-        due = at(datetime.now(UTC) + timedelta(seconds=0.3))
+        due = every(hours=1, immediately=True)
         closing = NewSchedule("closing", due, emit=Event("ledger", "Closed", {}))
         leader.add_many([NewSchedule("booking", due, task="book"), closing])
         assert sink.has_received(2)
@@ -178,7 +177,7 @@ def test_untraced_leader_stores_no_trace(url: str, spans: Spans) -> None:
     leader = Scheduler(url, concurrency=0)
     leader.task(name="book")(lambda: None)
     with leader, node(url, leads=False) as executor:
-        leader.add("booking", at(datetime.now(UTC) + timedelta(seconds=0.3)), task="book")
+        leader.add("booking", every(hours=1, immediately=True), task="book")
         [run] = until(lambda: spans("tenure.run book"), "the run")
         [record] = executor.runs("booking")
     assert run.parent is None
