@@ -12,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_s
 from tenure import Event, Run, Scheduler
 from tenure.events.cloudevents import STRUCTURED, structured
 from tenure.process.clock import to_micros
-from tests.e2e.test_events import read, soon
+from tests.e2e.test_events import now, read
 from tests.e2e.test_events import scheduler as scheduler  # noqa: PLC0414 - a fixture
 from tests.e2e.test_events import url as url  # noqa: PLC0414 - a fixture
 from tests.e2e.test_joining import postgres_url as postgres_url  # noqa: PLC0414 - a fixture
@@ -38,7 +38,7 @@ def test_attributes_say_where_an_event_comes_from(
             run.emit(Event("ledger", "Closed", 1, key="books"))
 
     with scheduler:
-        added = scheduler.add("month-end", soon(), emit=Event("ledger", "Ended", 2, key="books"))
+        added = scheduler.add("month-end", now(), emit=Event("ledger", "Ended", 2, key="books"))
         scheduler.enqueue(close)
         with span():
             identity = scheduler.emit(Event("ledger", "Opened", 3, key="books"))

@@ -17,7 +17,7 @@ import pytest
 from tenure import Event, Run, Scheduler
 from tests.docs.markdown import ROOT, blocks
 from tests.e2e.command import until
-from tests.e2e.test_events import soon
+from tests.e2e.test_events import now
 from tests.support.servers import PostgresServer
 
 _SHOWN = [
@@ -89,7 +89,7 @@ def test_events_of_every_origin_are_in_it(application: Application) -> None:
         run.emit(Event("ledger", "Booked", 2, key="books"))
 
     with scheduler:
-        added = scheduler.add("month-end", soon(), emit=Event("ledger", "Ended", {"n": 3}, key="k"))
+        added = scheduler.add("month-end", now(), emit=Event("ledger", "Ended", {"n": 3}, key="k"))
         scheduler.enqueue(close)
         scheduler.enqueue(book)
         opened = scheduler.emit(Event("ledger", "Opened"))
