@@ -8,9 +8,9 @@ Two nodes take turns, burst by burst, in one process: one is unobserved, the oth
 scraped once for each second in which it is busy. From one process to the next, on the same machine,
 such figures differ by a tenth or more, which is more than what is looked for; within one process
 there are neighbours to compare. If neither is observed, the second one takes about one per cent
-longer than the first. So the observed one comes second in half of the processes only.
-What all bursts of a process took gives its share; the median of several processes counts, each with
-stores of its own. All of it takes about ten minutes.
+longer than the first. So the observed one comes second in half of the processes only. What all
+bursts of a process took gives its share; the median of several processes counts, each with stores
+of its own. All of it takes about ten minutes.
 
     python -m benchmarks.observe OPTIONS      such a process, started from here
 """
@@ -41,8 +41,8 @@ LEAST, MOST = 97.0, 103.0
 GAP = {"fired": 0.5, "executed": 1.5}
 """How many seconds are between two bursts: by then the first is over."""
 SCRAPED = {"fired": 4, "executed": 2}
-"""During each which of its bursts it is scraped: they last up to a quarter, or three, of a second.
-"""
+"""During each which of its bursts it is scraped: they last a quarter of a second at the most, or
+three quarters."""
 SCRAPE = """
 import sys, urllib.request
 for _ in sys.stdin:

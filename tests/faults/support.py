@@ -196,16 +196,6 @@ class Program:
     def thaw(self) -> float:
         return self.signal(signal.SIGCONT)
 
-    def position(self) -> dict[str, list[str]]:
-        """Of each thread of a frozen program: its stack pointer and its program counter. Empty
-        where the kernel does not tell."""
-        with suppress(OSError):
-            return {
-                thread.name: (thread / "syscall").read_text().split()[-2:]
-                for thread in Path(f"/proc/{self.pid}/task").iterdir()
-            }
-        return {}
-
     def wait(self, within: float = PATIENCE) -> int:
         """Its exit code."""
         try:

@@ -11,13 +11,12 @@ import pytest
 
 from tests.faults.postgres import PostgresCluster, running_cluster, running_server
 from tests.faults.support import TTL, Program, until
+from tests.support import freezing
 from tests.support.servers import PostgresServer
 
 pytestmark = pytest.mark.faults
 AT_REST = 0.3
 """A node whose sessions did nothing for so many seconds is in no transaction."""
-BREATH = 0.01
-"""It may go on for so long between two looks at where it stands."""
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +76,9 @@ def _frozen_at_rest(cluster: PostgresCluster, node: Program) -> bool:
     that follows either."""
     begun = time.monotonic()
     node.freeze()
-    position = node.position()
+    position, waits = freezing.position(node.pid), freezing.waits(node.pid)
     node.thaw()
-    time.sleep(BREATH)
+    until(lambda: _all_went_on(node, waits), "each of its threads to go on, and wait again")
     node.freeze()
     busy = cluster.query(
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
@@ -87,10 +86,15 @@ def _frozen_at_rest(cluster: PostgresCluster, node: Program) -> bool:
         " AND (state <> 'idle' OR state_change > now() - %s * interval '1 s')",
         time.monotonic() - begun + AT_REST,
     )
-    if busy or node.position() != position:
+    if busy or freezing.position(node.pid) != position:
         node.thaw()
         return False
     return True
+
+
+def _all_went_on(node: Program, waits: dict[str, int]) -> bool:
+    now = freezing.waits(node.pid)
+    return all(now[thread] > before for thread, before in waits.items() if thread in now)
 
 
 def test_sessions_of_a_healthy_holder_ended_by_an_administrator(cluster: PostgresCluster) -> None:

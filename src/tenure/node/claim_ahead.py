@@ -1,8 +1,9 @@
 """How many runs a worker claims in advance of their slots.
 
 Every claim is a transaction, which takes longer than a short run. So while runs are short, a claim
-takes as many more as ended since the last one. What is claimed and gets no slot soon is given back:
-so it never takes more than have ended, lately, in half of that time.
+takes as many more as ended since the last one, and no fewer than the last one took. What gets no
+slot soon is given back: so it does not grow beyond what ends in half of that time. If runs become
+slower some are given back, and it begins anew.
 """
 
 from __future__ import annotations
