@@ -34,7 +34,7 @@ def position(pid: int) -> dict[str, list[str]]:
 
 
 def waits(pid: int) -> dict[str, int]:
-    """How often each thread of a process has begun to wait. Empty where the kernel does not tell."""
+    """How often each thread of a process has begun to wait. Empty if the kernel does not tell."""
     found = {}
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
